@@ -172,7 +172,7 @@ def report_rates(
 def report_verdicts(verdicts: Sequence[Verdict]) -> str:
     rows = []
     for one in verdicts:
-        bound = "≥" if one.unit == "×" else "≤"
+        bound = "≥" if one.unit in ("×", "steps/s") else "≤"
         rows.append(
             (
                 one.work,

@@ -4,16 +4,15 @@
     python benchmarks/off_policy_learning.py pendulum_v_memory      one of them
     python benchmarks/off_policy_learning.py --jobs 16 --json FILE  16 seeds at once
 
-Each run has one core. A result is the mean of 100 episodes (trials, for tasks) with
-seeds, and tasks, that no training saw, by the policy at the end of the run. `1st` and
-`last` are the mean returns of the first and the last episode of a trial.
+Each run has one core, or `--threads`. A result is the mean of 100 episodes (trials, for
+tasks) with seeds, and tasks, that no training saw, by the policy at the end of the run.
+`1st` and `last` are the mean returns of the first and the last episode of a trial.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 import time
@@ -58,9 +57,12 @@ CASES: dict[str, dict[str, Any]] = {
         "total_steps": 150_000,
         "sac": {
             "architecture": "memory",
-            "gamma": 0.95,
+            "memory": "gru",
+            "hidden": [128, 128],
+            "gamma": 0.9,
+            "alpha_init": 0.2,
             "episodes": 8,
-            "updates": 0.1,
+            "updates": 1 / 3,
             "random_steps": 0,
             "random_episodes": 100,
         },
@@ -69,11 +71,13 @@ CASES: dict[str, dict[str, Any]] = {
         "env": "corral.zoo.meta.ant_dir:make",
         "learner": "sac",
         "num_envs": 8,
-        "total_steps": 200_000,
+        "total_steps": 400_000,
         "sac": {
             "architecture": "memory",
+            "memory": "gru",
+            "alpha_init": 0.2,
             "episodes": 8,
-            "updates": 0.05,
+            "updates": 0.1,
             "sequence_length": 64,
             "random_steps": 0,
             "random_episodes": 50,
@@ -86,7 +90,7 @@ SB3 = {"sb3_pendulum": "pendulum", "sb3_half_cheetah": "half_cheetah"}
 """Stable-Baselines3's SAC, with the settings of one of our cases."""
 
 
-def ours(case: str, seed: int, limit: float, device: str = "cpu") -> dict[str, Any]:
+def ours(case: str, seed: int, limit: float, device: str) -> dict[str, Any]:
     import torch
 
     from corral import evaluate
@@ -96,10 +100,10 @@ def ours(case: str, seed: int, limit: float, device: str = "cpu") -> dict[str, A
     from corral.train.recipes.resolve import checked, complete
     from corral.train.run import parts as run_parts
 
-    settings = {"seed": seed, "backend": "serial", "threads": 1, "device": device}
+    threads = torch.get_num_threads()
+    settings = {"seed": seed, "backend": "serial", "threads": threads, "device": device}
     settings |= CASES[case]
     config = complete(checked(settings, case))
-    torch.set_num_threads(1)
     factory = run_parts.env_factory(config)
     train_tasks: list[Any] = []
     test_tasks: list[Any] | None = None
@@ -153,12 +157,10 @@ def ours(case: str, seed: int, limit: float, device: str = "cpu") -> dict[str, A
         return {"steps": steps, "seconds": learning, "curve": curve, **look(EPISODES)}
 
 
-def sb3(case: str, seed: int, limit: float, device: str = "cpu") -> dict[str, Any]:
+def sb3(case: str, seed: int, limit: float, device: str) -> dict[str, Any]:
     import gymnasium
-    import torch
     from stable_baselines3 import SAC
 
-    torch.set_num_threads(1)
     like = CASES[SB3[case]]
     settings = like["sac"]
     env = gymnasium.make(like["env"])
@@ -189,7 +191,10 @@ def sb3(case: str, seed: int, limit: float, device: str = "cpu") -> dict[str, An
     return {"steps": done, "seconds": seconds, "mean": mean, "std": std}
 
 
-def one(case: str, seed: int, limit: float, device: str) -> None:
+def one(case: str, seed: int, limit: float, device: str, threads: int) -> None:
+    import torch
+
+    torch.set_num_threads(threads)
     result = (sb3 if case in SB3 else ours)(case, seed, limit, device)
     print("RESULT", json.dumps({"case": case, "seed": seed, **result}), flush=True)
 
@@ -201,15 +206,17 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--limit", type=float, default=1e9, metavar="SECONDS")
     parser.add_argument("--device", default="cpu", help="cpu or cuda")
+    parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--only", nargs=2, metavar=("CASE", "SEED"))
     arguments = parser.parse_args()
     if arguments.only:
         case, seed = arguments.only
-        one(case, int(seed), arguments.limit, arguments.device)
+        one(case, int(seed), arguments.limit, arguments.device, arguments.threads)
         return
     work = [(case, seed) for case in arguments.cases for seed in arguments.seeds]
     options = ["--limit", str(arguments.limit), "--device", arguments.device]
+    options += ["--threads", str(arguments.threads)]
     results = run_all(work, arguments.jobs, options)
     if arguments.json:
         arguments.json.write_text(json.dumps(results, indent=1))
@@ -220,16 +227,11 @@ def run_all(
     work: list[tuple[str, int]], jobs: int, options: list[str]
 ) -> list[dict[str, Any]]:
     waiting, running, results = list(work), [], []
-    environ = os.environ | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     while waiting or running:
         while waiting and len(running) < jobs:
             case, seed = waiting.pop(0)
             command = [sys.executable, __file__, *options, "--only", case, str(seed)]
-            running.append(
-                subprocess.Popen(
-                    command, stdout=subprocess.PIPE, text=True, env=environ
-                )
-            )
+            running.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
         process = running.pop(0)
         for line in process.communicate()[0].splitlines():
             if line.startswith("RESULT "):

@@ -12,7 +12,6 @@ from typing import Any
 import prepared_workers
 import pytest
 from absent import pytest_addoption, pytest_configure  # noqa: F401
-from prepared_scripts import CandidateTemplate
 from prepared_workers import Templates
 from running import ENV, Script
 from undrawn import undrawn
@@ -22,7 +21,6 @@ from corral.engine.worker import serialization
 
 FRESH_WORKERS = (
     "cli/test_bare_install",
-    "cli/test_bench",
     "cli/test_train_command",
     "engine/executors/test_interrupted_start",
     "engine/executors/test_kinds_of_parent_program",
@@ -38,10 +36,10 @@ MANY_MODULES = 100
 """To look through them for garbage takes longer than most tests."""
 _frozen_modules = 0
 BENCHMARKS = ("cli/test_bench", "tools/bench/test_candidate", "tools/bench/test_compar")
-"""Tests of benchmarks, each candidate a process."""
+"""Tests of benchmarks, whose candidates have as many threads as they like."""
 RUNS = (
     *("cli/test_train", "train/run", "zoo/test_bullet", "zoo/test_grid_world_recipe"),
-    "zoo/tinyphysics/test_tinyphysics_recipe",
+    *("zoo/tinyphysics/test_tinyphysics_recipe", "zoo/test_box_jump_recipe"),
 )
 """Tests of whole runs."""
 
@@ -120,32 +118,10 @@ def forked_workers(
         worker_templates.close()  # some of these tests count our children
         yield
         return
-    environ = serialization.environment(threads=1, device=None)
+    threads = None if folder.startswith(BENCHMARKS) else 1
+    environ = serialization.environment(threads, device=None)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(spawn, "_popen", worker_templates.for_environment(environ).popen)
-        yield
-
-
-@pytest.fixture(scope="module")
-def candidate_template() -> Iterator[CandidateTemplate]:
-    """Fork candidates of benchmarks; see `prepared_scripts`."""
-    template = CandidateTemplate()
-    yield template
-    template.close()
-
-
-@pytest.fixture(autouse=True)
-def forked_candidates(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Candidates of a benchmark are forked, too."""
-    folder = request.path.relative_to(Path(__file__).parent).as_posix()
-    if not folder.startswith(BENCHMARKS) or not prepared_workers.are_possible():
-        yield
-        return
-    from corral.tools.bench import candidate_process
-
-    template = request.getfixturevalue("candidate_template")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(candidate_process, "_start", template.start)
         yield
 
 

@@ -42,17 +42,6 @@ LEARNERS = (
     *("corral.learners.ppo", "stable_baselines3.common.env_util"),
     "torch._dynamo",  # which the first optimiser imports
 )
-_CANDIDATES = (
-    "import sys; "
-    "sys.path[:] = eval(sys.argv[2]); "
-    "from corral.tools.bench.candidate_main import main; "
-    "sys.path.append(sys.argv[3]); "
-    "from prepared_workers import end, next_process; "
-    "request = next_process(int(sys.argv[1])); "
-    "sys.path[:] = request['path']; "
-    "main(*request['numbers']); "
-    "end(0)"
-)
 ENGINE = ("gymnasium", "corral", "corral.engine.pool.pool", "corral.engine.worker.main")
 
 
@@ -109,41 +98,6 @@ class ScriptTemplate:
         for descriptor in theirs:
             os.close(descriptor)
         return ForkedProcess([*self._command, str(path)], pid, ours)
-
-    def close(self) -> None:
-        """End the template."""
-        if self._forker is not None:
-            self._forker.close()
-
-
-class CandidateTemplate:
-    """Forks candidates of a benchmark, in the place of `candidate_process._start`."""
-
-    def __init__(self) -> None:
-        self._forker: Forker | None = None
-
-    def start(self, descriptor: int, lifeline: Any, output: Any) -> ForkedProcess:
-        """Start one."""
-        path = serialization.absolute_path()
-        if self._forker is None:
-            here = os.path.dirname(__file__)
-            command = [sys.executable, *subprocess._args_from_interpreter_flags()]
-            self._forker = Forker(
-                command, _CANDIDATES, ascii(path), here, environ=os.environ
-            )
-        numbers = [descriptor, lifeline.read_descriptor]
-        request = {
-            "numbers": numbers,
-            "path": path,
-            "environ": dict(os.environ),
-            "descriptors": [0, 1, 2, *numbers],
-            "affinity": os.sched_getaffinity(0),
-            "directory": os.getcwd(),
-        }
-        with open(os.devnull, "rb") as nothing:
-            said = output.fileno()
-            pid = self._forker.fork(request, [nothing.fileno(), said, said, *numbers])
-        return ForkedProcess(["candidate"], pid)
 
     def close(self) -> None:
         """End the template."""

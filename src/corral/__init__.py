@@ -6,6 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from corral.engine import old_paths
+from corral.engine.lazy_names import lazy
 
 if TYPE_CHECKING:
     from corral import errors
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from corral.core import Decision, EnvSpec, Policy, Step
     from corral.engine.adapters.flattened_agents import FlattenedAgents
     from corral.engine.adapters.trials import Trials
+    from corral.engine.crew import Crew
     from corral.engine.layout.codec import StandIn, register_codec
     from corral.engine.parallel_map import map
     from corral.engine.pool import Pool
@@ -30,40 +32,36 @@ if TYPE_CHECKING:
     from corral.rollouts.trajectories import Trajectories
     from corral.tools.doctor.replay import replay
 
-_HOMES = {
-    "Collector": "corral.rollouts.collector",
-    "Decision": "corral.core",
-    "EnvSpec": "corral.core",
-    "Episode": "corral.rollouts.episodic",
-    "Evaluation": "corral.rollouts.evaluation",
-    "FlattenedAgents": "corral.engine.adapters.flattened_agents",
-    "ObsNorm": "corral.rollouts.normalise",
-    "Policy": "corral.core",
-    "Pool": "corral.engine.pool",
-    "RewardNorm": "corral.rollouts.normalise",
-    "Rollout": "corral.rollouts.rollout",
-    "StandIn": "corral.engine.layout.codec",
-    "Step": "corral.core",
-    "Trajectories": "corral.rollouts.trajectories",
-    "Trials": "corral.engine.adapters.trials",
-    "collect": "corral.rollouts.collector",
-    "evaluate": "corral.rollouts.evaluation",
-    "make": "corral.api.gymnasium.make",
-    "make_async": "corral.api.async_env",
-    "make_multi": "corral.api.pettingzoo.env",
-    "make_sb3": "corral.api.sb3.make",
-    "make_shared_policy": "corral.api.shared_policy.make",
-    "map": "corral.engine.parallel_map",
-    "register_codec": "corral.engine.layout.codec",
-    "replay": "corral.tools.doctor.replay",
-    "run_episodes": "corral.rollouts.episodic",
-    "take_turns": "corral.engine.pool.groups",
-    "this_worker": "corral.engine.worker.context",
-    "two_groups": "corral.engine.pool.groups",
-}
+_find = lazy(
+    "corral",
+    {
+        "corral.api.async_env": "make_async",
+        "corral.api.gymnasium.make": "make",
+        "corral.api.pettingzoo.env": "make_multi",
+        "corral.api.sb3.make": "make_sb3",
+        "corral.api.shared_policy.make": "make_shared_policy",
+        "corral.core": "Decision EnvSpec Policy Step",
+        "corral.engine.adapters.flattened_agents": "FlattenedAgents",
+        "corral.engine.adapters.trials": "Trials",
+        "corral.engine.crew": "Crew",
+        "corral.engine.layout.codec": "StandIn register_codec",
+        "corral.engine.parallel_map": "map",
+        "corral.engine.pool": "Pool",
+        "corral.engine.pool.groups": "take_turns two_groups",
+        "corral.engine.worker.context": "this_worker",
+        "corral.rollouts.collector": "Collector collect",
+        "corral.rollouts.episodic": "Episode run_episodes",
+        "corral.rollouts.evaluation": "Evaluation evaluate",
+        "corral.rollouts.normalise": "ObsNorm RewardNorm",
+        "corral.rollouts.rollout": "Rollout",
+        "corral.rollouts.trajectories": "Trajectories",
+        "corral.tools.doctor.replay": "replay",
+    },
+)
 
 __all__ = [
     "Collector",
+    "Crew",
     "Decision",
     "EnvSpec",
     "Episode",
@@ -100,11 +98,7 @@ old_paths.install()
 
 
 def __getattr__(name: str) -> Any:
-    # Lazy, so that a worker process imports what it runs and nothing else.
-    if name in _HOMES:
-        found = getattr(importlib.import_module(_HOMES[name]), name)
-        globals()[name] = found  # from here on it is found without this function
-        return found
     if name in ("doctor", "dropin", "errors", "meta", "testing"):
         return importlib.import_module(f"corral.{name}")
-    raise AttributeError(f"module 'corral' has no attribute {name!r}")
+    globals()[name] = found = _find(name)  # from here on it is found without this
+    return found

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from gymnasium import Space
 
 Autoreset = Literal["next_step", "same_step", "off", "hold"]
+# Makes an env. Called without arguments; for a batched env, with `num_envs`.
 Factory = Callable[..., Any]
-"""Makes an env. Called without arguments; for a batched env, with `num_envs`."""
 
 
 class InfoBatch(Protocol):
@@ -70,6 +70,18 @@ class Step:
 
     Arrays are copies or, with `copy=False`, views into the block that stay intact
     until the slot has been sent to twice more.
+
+    Attributes:
+        started: True where `obs` is the first observation of an episode.
+        valid: False for padding rows: a next-step reset, or a fault.
+        final_obs: The last observation of the episode; meaningful only where it ended.
+            There is one row of it: as a view it lives until the slot is sent to again.
+        episode_length: Of the episode that `reward` belongs to, this step included.
+        seed: The seed of the episode that `obs` belongs to, -1 where none was given.
+        final_infos: (same_step) Position in the batch -> the info that came with the
+            end of an episode; under next_step and off that info is in `infos`.
+        previous_action: The action that led here, zeros where `started`; a batch of the
+            action space. Collectors set it for policies.
     """
 
     slots: NDArray[np.intp]
@@ -78,24 +90,14 @@ class Step:
     terminated: NDArray[np.bool_]
     truncated: NDArray[np.bool_]
     started: NDArray[np.bool_]
-    """True where `obs` is the first observation of an episode."""
     valid: NDArray[np.bool_]
-    """False for padding rows: a next-step reset, or a fault."""
     final_obs: Any
-    """The last observation of the episode; meaningful only where it ended. There is one
-    row of it: as a view it lives until the slot is sent to again."""
     episode_return: NDArray[np.float64]
     episode_length: NDArray[np.int32]
-    """Of the episode that `reward` belongs to, this step included."""
     seed: NDArray[np.int64]
-    """The seed of the episode that `obs` belongs to, -1 where none was given."""
     infos: InfoBatch
     final_infos: dict[int, dict[str, Any]]
-    """(same_step) Position in the batch -> the info that came with the end of an
-    episode; under next_step and off that info is in `infos`."""
     previous_action: Any = None
-    """The action that led here, zeros where `started`; a batch of the action space.
-    Collectors set it for policies."""
 
     @property
     def ended(self) -> NDArray[np.bool_]:
@@ -126,16 +128,19 @@ class Generators(Protocol):
 
 @dataclass(slots=True)
 class Decision:
-    """What a policy chose, one row for each row of the Step."""
+    """What a policy chose, one row for each row of the Step.
+
+    Attributes:
+        action: A batch of the action space.
+        carry: The policy's memory, which it gets back with the next Step of these rows:
+            None, or arrays or tensors in nested tuples, lists and dicts, with the rows
+            as first axis.
+        extras: Other values to keep of each row, by name: "log_prob", "value".
+    """
 
     action: Any
-    """A batch of the action space."""
     carry: Any = None
-    """The policy's memory, which it gets back with the next Step of these rows: None,
-    or arrays or tensors in nested tuples, lists and dicts, with the rows as first
-    axis."""
     extras: dict[str, NDArray[Any]] = field(default_factory=dict)
-    """Other values to keep of each row, by name: "log_prob", "value"."""
 
 
 class Policy(Protocol):
@@ -143,14 +148,19 @@ class Policy(Protocol):
 
         decision = policy.act(step, carry, rng)
 
-    Rows must not depend on each other, nor on how many there are. Two methods more are
-    used where a policy has them:
+    Rows must not depend on each other, nor on how many there are. More methods are used
+    where a policy has them:
 
         initial_carry(rows) -> carry      at the start of episodes; without it, None
         value(obs, carry) -> (rows,)      value estimates, for bootstrapping where a
                                           rollout or a truncated episode ends;
                                           `carry` is the one that came out of the act
                                           which led to `obs`
+        weights() -> {name: array}        all that learning changes, for copies that act
+        load_weights(weights)             in workers (`act_in="workers"`); without these
+                                          two, a policy that has changed is pickled
+        on(device) -> policy              a copy on that device, for a worker; without
+                                          it, the policy is pickled as it is
 
     Later steps may overwrite the arguments of `act`: copy what the policy keeps.
     """
@@ -165,15 +175,17 @@ class Adapter(Protocol):
         observation, reward, terminated, truncated, info = adapter.step(action)
 
     Attributes are reached through the env's wrappers.
+
+    Attributes:
+        env: The env itself, outermost wrapper first.
+        stepper: The object whose `step(action)` the shard calls: the env itself where
+            the adapter adds nothing. The shard looks the method up for every step,
+            since an env may replace it.
     """
 
     env: Any
-    """The env itself, outermost wrapper first."""
     spec: EnvSpec
     stepper: Any
-    """The object whose `step(action)` the shard calls: the env itself where the adapter
-    adds nothing. The shard looks the method up for every step, since an env may replace
-    it."""
 
     def step(self, action: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]: ...
 

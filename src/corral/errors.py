@@ -25,6 +25,7 @@ CorralError
 ├── WriteFailed          a file of a run could not be written  (also OSError)
 └── FaultError           an env or a worker failed; carries a Fault
     ├── EnvError         an environment raised
+    ├── PolicyError      a policy that acts in the workers raised
     ├── ItemError        a function given to `corral.map` raised
     ├── StartError       a worker or an environment could not be built
     ├── WorkerDied       a worker process ended                (also ConnectionError)
@@ -35,21 +36,28 @@ from __future__ import annotations
 
 import importlib
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 
 class CorralError(Exception):
-    """The root of the tree."""
+    """The root of the tree.
+
+    Attributes:
+        fault: What failed in an env or a worker, if that is the cause.
+        faults: All faults, where several slots of one batch failed; `fault` is the
+            first.
+        step: The Step of the slots of the batch without a fault; None if there are
+            none.
+        episodes: (run_episodes, evaluate) The episodes that were finished by then.
+    """
 
     fault: Fault | None = None
-    """What failed in an env or a worker, if that is the cause."""
     faults: tuple[Fault, ...] = ()
-    """All faults, where several slots of one batch failed; `fault` is the first."""
     step: Any = None
-    """The Step of the slots of the batch without a fault; None if there are none."""
     episodes: tuple[Any, ...] = ()
-    """(run_episodes, evaluate) The episodes that were finished by then."""
 
 
 class UsageError(CorralError):
@@ -101,10 +109,13 @@ class FactoryError(UsageError, TypeError):
 
 
 class UnsafeFile(UsageError, PermissionError):
-    """A file that would run code is not signed by this user, and was not trusted."""
+    """A file that would run code is not signed by this user, and was not trusted.
+
+    Attributes:
+        said: The text without its last part, what to do, which differs by caller.
+    """
 
     said: str = ""
-    """The text without its last part, what to do, which differs by caller."""
 
 
 class CheckpointError(UsageError, ValueError):
@@ -117,6 +128,19 @@ class CheckFailed(UsageError, AssertionError):
 
 class MissingExtra(UsageError, ImportError):
     """An optional package is not installed; the text says how to get it."""
+
+
+@contextmanager
+def requires(text: str) -> Iterator[None]:
+    """Import an optional package in this block.
+
+    Args:
+        text: of the MissingExtra if that fails; `{error}` stands for the ImportError.
+    """
+    try:
+        yield
+    except ImportError as error:
+        raise MissingExtra(text.format(error=error)) from error
 
 
 class TrainingDiverged(CorralError, ArithmeticError):
@@ -133,80 +157,90 @@ class WriteFailed(CorralError, OSError):
 
 @dataclass(frozen=True, slots=True)
 class EpisodeRecord:
-    """Everything to replay an episode, up to where it failed."""
+    """Everything to replay an episode, up to where it failed.
+
+    Attributes:
+        kit: How to build the env, a `corral.engine.worker.rebuild_spec.RebuildSpec`.
+        task: `core.NO_TASK` if the episode had none.
+        actions: From its first step to the one that failed.
+        asked: The call to the env after those steps, if the call failed.
+        missing: Why it cannot be replayed, if it cannot.
+        notes: Why a replay may go differently.
+        before: The last actions before a failed reset, if other envs shared the
+            process.
+        beside: What another env of its process did meanwhile, if there was one.
+    """
 
     kit: Any
-    """How to build the env, a `corral.engine.worker.rebuild_spec.RebuildSpec`."""
     task: Any
-    """`core.NO_TASK` if the episode had none."""
     seed: int | None = None
     options: dict[str, Any] | None = None
     actions: tuple[Any, ...] = ()
-    """From its first step to the one that failed."""
     asked: tuple[str, Any] | None = None
-    """The call to the env after those steps, if the call failed."""
     missing: str = ""
-    """Why it cannot be replayed, if it cannot."""
     notes: tuple[str, ...] = ()
-    """Why a replay may go differently."""
     before: tuple[Any, ...] = ()
-    """The last actions before a failed reset, if other envs shared the process."""
     beside: EpisodeRecord | None = None
-    """What another env of its process did meanwhile, if there was one."""
     # A new field goes here, with a default, as in Fault.
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A failure, as a value that can be sent, stored and shown."""
+    """A failure, as a value that can be sent, stored and shown.
+
+    Attributes:
+        kind: raised | died | hung | start | shardmate
+        command: The command that failed: construct, reset, step, render, call,
+            get_attr, set_attr, apply, close, start, map, "the policy", "site." and the
+            method of another object that steps the envs in their worker, or a part of
+            sending the result.
+        exit_code: As subprocess reports it: negative for a signal.
+        seed: The episode's; the pool's where a worker or an env could not be built.
+        step: The step of the episode, counted from 1; 0 before the first.
+        has_task: Whether the episode had a task, since None may be a task.
+        options: The reset options of the episode.
+        stack: Where a hung worker was, as Python saw it.
+        limit: (hung) The timeout, in seconds.
+        restarts: How often this slot had been restarted before.
+        gave_up: Whether it was not restarted because the restarts were used up.
+        beside: (shardmate) The slot that ended the worker, where that is known.
+        item: The index of the item given to `corral.map`.
+        company: Number of other envs in its process, where they may be the cause.
+        alone: Whether it also fails alone in a process; only in files of earlier
+            versions.
+        exception: The env's own exception, where it could be pickled.
+        episode: Everything to replay the episode, where the fault is one slot's.
+        others: (died) Number of other slots of its worker, which are lost with it.
+    """
 
     kind: str
-    """raised | died | hung | start | shardmate"""
     command: str
-    """The command that failed: construct, reset, step, render, call, get_attr,
-    set_attr, apply, close, start, map, or a part of sending the result."""
     slot: int | None = None
     worker: int | None = None
     pid: int | None = None
     exit_code: int | None = None
-    """As subprocess reports it: negative for a signal."""
     signal_name: str | None = None
     seed: int | None = None
-    """The episode's; the pool's where a worker or an env could not be built."""
     step: int | None = None
-    """The step of the episode, counted from 1; 0 before the first."""
     task: Any = None
     has_task: bool = False
-    """Whether the episode had a task, since None may be a task."""
     options: dict[str, Any] | None = None
-    """The reset options of the episode."""
     last_actions: tuple[Any, ...] = ()
     error_type: str | None = None
     error_text: str | None = None
     traceback: str | None = None
     output: str = ""
     stack: str = ""
-    """Where a hung worker was, as Python saw it."""
     limit: float | None = None
-    """(hung) The timeout, in seconds."""
     restarts: int = 0
-    """How often this slot had been restarted before."""
     gave_up: bool = False
-    """Whether it was not restarted because the restarts were used up."""
     beside: int | None = None
-    """(shardmate) The slot that ended the worker, where that is known."""
     item: int | None = None
-    """The index of the item given to `corral.map`."""
     company: int = 0
-    """Number of other envs in its process, where they may be the cause."""
     alone: bool | None = None
-    """Whether it also fails alone in a process; only in files of earlier versions."""
     exception: BaseException | None = field(default=None, compare=False)
-    """The env's own exception, where it could be pickled."""
     episode: EpisodeRecord | None = field(default=None, compare=False, repr=False)
-    """Everything to replay the episode, where the fault is one slot's."""
     others: int = 0
-    """(died) Number of other slots of its worker, which are lost with it."""
     # A new field goes here, with a default: saved faults hold values in this order.
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -230,6 +264,10 @@ class FaultError(CorralError):
 
 class EnvError(FaultError):
     """An environment raised."""
+
+
+class PolicyError(FaultError):
+    """A policy that acts in the workers raised."""
 
 
 class ItemError(FaultError):

@@ -49,3 +49,8 @@ def grid_world() -> Any:
 def grid_world_in_turns() -> Any:
     module = importlib.import_module("corral.zoo.grid_world")
     return module.env(size=6, max_steps=8, death_on_sight=True)
+
+
+def box_jump() -> Any:
+    module = importlib.import_module("corral.zoo.box_jump")
+    return module.parallel_env(num_boxes=3, max_timestep=10, include_time=True)

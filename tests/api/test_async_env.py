@@ -135,6 +135,30 @@ def test_a_straggler_holds_nobody_up(make: Any, tmp_path: Path) -> None:
     assert envs.pool.recv(slots=[1]).valid.all()
 
 
+def test_a_deadline_makes_batches_smaller_and_loses_no_slot(make: Any) -> None:
+    envs = make(Echo, 4, 3)
+    envs.async_reset()
+    obs, *_ = envs.recv(within=3600)  # a whole batch is not waited for any longer
+    assert len(obs) == len(envs.slots) == 3
+    obs, *_ = envs.recv(within=3600)  # all that is pending
+    assert len(obs) == 1 and envs.slots.tolist() == [3]
+    envs.send([0], slots=[3])
+    obs, *_ = envs.recv(within=0)
+    assert len(obs) == 1
+
+
+def test_the_fewest_slots_of_a_batch_need_a_deadline_and_pending_slots(
+    make: Any,
+) -> None:
+    envs = make(Echo, 4, 3)
+    envs.async_reset(slots=[0, 1])
+    with pytest.raises(OptionError, match=r"min_slots=2\) needs within=seconds"):
+        envs.recv(min_slots=2)
+    with pytest.raises(OrderError, match="a batch has 3 slots, but only 2 have"):
+        envs.recv(within=0.1, min_slots=3)
+    assert len(envs.recv(within=0.0, min_slots=2)[0]) == 2
+
+
 # What a batch is ----------------------------------------------------------------------
 
 

@@ -92,6 +92,16 @@ def test_a_name_and_a_place_can_be_chosen(corral, here):
     assert "the run directory mine exists already" in err
 
 
+def test_processes_and_a_file_of_weights_can_be_named(corral, here):
+    few = [*SMALL[2:], "--set", "total_steps=32"]
+    assert corral("train", "cartpole", "--out", "first", *few)[0] == 0
+    weights = ["--model-path", "first/checkpoints/last.pt"]
+    more = ["--num-processes", "2", "--out", "next", *weights]
+    status, out, err = corral("train", "cartpole", *few, *more)
+    assert status == 0, err
+    assert "2 envs in 2 processes" in out
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
@@ -113,6 +123,17 @@ def test_a_name_and_a_place_can_be_chosen(corral, here):
         (["train", "cartpole", "--resume", "x"], "leave out a recipe"),
         (["train", "--resume", "nothing"], "nothing is not a run"),
         (["train", "cartpole", "--init-from", "nothing"], "nothing is not a run"),
+        (["train", "cartpole", "--render"], "recipe cartpole has no window"),
+        (
+            ["train", "cartpole", "--num-processes", "2", "--workers", "2"],
+            "--num-processes and --workers: give one of them",
+        ),
+        (
+            ["train", "cartpole", "--init-from", "a", "--model-path", "b.pt"],
+            "--init-from and --model-path: give one of them",
+        ),
+        (["train", "cartpole", "--model-path", "b.pt"], "b.pt cannot be read"),
+        (["train", "--resume", "x", "--model-path", "b"], "leave out --model-path"),
         (["eval", "nothing"], "nothing is not a run"),
         (["eval"], "required: RUN"),
     ],

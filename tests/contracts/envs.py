@@ -287,6 +287,13 @@ class MetaTasked(Tasked):
         return obs, {**info, "task": repr(self.task)}
 
 
+class Deaf(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Passes on nothing but the seed."""
+
+    def reset(self, *, seed: int | None = None) -> Any:  # type: ignore[override]
+        return self.env.reset(seed=seed)
+
+
 class Asker(gymnasium.Env[Any, Any]):
     """Says what it finds out about its worker, in each of its methods."""
 

@@ -100,6 +100,12 @@ def test_options_that_contradict_each_other_are_refused() -> None:
         Pool(Echo, 2, isolation="env")
 
 
+@pytest.mark.parametrize("shared", [[1], "table", 3])
+def test_shared_arrays_have_names(make_pool: MakePool, shared: Any) -> None:
+    with pytest.raises(OptionError, match=r"shared is .*; it must be a dict of arrays"):
+        make_pool(Echo, 2, shared=shared)
+
+
 @pytest.mark.parametrize("seed", [-1, 1.5, "7", True])
 def test_a_seed_has_to_be_a_number(make_pool: MakePool, seed: Any) -> None:
     with pytest.raises(OptionError, match=f"seed is {seed!r}"):

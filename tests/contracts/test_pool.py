@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import functools
+import itertools
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -25,7 +26,7 @@ from corral.errors import (
     StaleViewError,
 )
 
-from .envs import Broken, Countdown, Doubled, Echo, Gated, MetaTasked, Tasked
+from .envs import Broken, Countdown, Deaf, Doubled, Echo, Gated, MetaTasked, Tasked
 
 MakePool = Callable[..., Pool]
 
@@ -242,6 +243,77 @@ def test_a_recv_that_timed_out_loses_nothing(gated: Any) -> None:
     assert step.obs.tolist() == [5, 6, 7, 8] and step.reward.tolist() == [5, 6, 7, 8]
 
 
+# Deadlines of a batch -----------------------------------------------------------------
+
+
+def test_a_deadline_takes_what_is_ready_and_leaves_the_rest_under_way(
+    gated: Any,
+) -> None:
+    pool, gates = gated(workers=4)
+    with held(gates[2]):
+        pool.send([10, 11, 12, 13])
+        pool.get_attr("_path", slots=[0, 1, 3])  # answered after their steps
+        step = pool.recv(within=0.01)
+        assert step.slots.tolist() == [0, 1, 3] and step.obs.tolist() == [10, 11, 13]
+        assert pool.waiting == 1
+    assert pool.recv().obs.tolist() == [12]
+
+
+def test_min_slots_are_waited_for_past_the_deadline(gated: Any) -> None:
+    pool, gates = gated(workers=4)
+    with ExitStack() as holding:
+        holding.enter_context(held(gates[2]))
+        pool.send([10, 11, 12, 13])
+        with pytest.raises(TimeoutError, match=r"within 0\.05 s; 4 slots have a pend"):
+            pool.recv(min_slots=4, within=0.001, timeout=0.05)
+        opener = threading.Timer(0.02, holding.pop_all().close)
+        opener.start()
+        step = pool.recv(min_slots=4, within=0.001)
+        opener.join()
+    assert step.obs.tolist() == [10, 11, 12, 13]
+
+
+def test_enough_results_do_not_wait_for_the_deadline(echo: Pool) -> None:
+    echo.send([1, 2, 3, 4])
+    assert len(echo.recv(1, 3, within=3600)) == 3
+    assert len(echo.recv(within=3600)) == 1
+    echo.send([1, 2, 3, 4])
+    assert echo.recv(within=3600).obs.tolist() == [1, 2, 3, 4]
+
+
+def test_a_deadline_of_zero_takes_the_first_that_are_ready(echo: Pool) -> None:
+    echo.send([1, 2, 3, 4])
+    step = echo.recv(min_slots=2, max_slots=3, within=0)
+    assert 2 <= len(step) <= 3 and (step.obs == step.slots + 1).all()
+    assert len(echo.recv()) == 4 - len(step)
+
+
+def test_the_caller_runs_envs_until_the_deadline(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One that runs is not interrupted, and the next is not begun."""
+    clock = itertools.count(0.0, 0.4)  # seconds between two looks
+    with Pool(Echo, 6, backend="serial", seed=7) as pool:
+        pool.reset()
+        pool.send([1, 2, 3, 4, 5, 6], slots=range(6))
+        monkeypatch.setattr("corral.engine.pool.pool.perf_counter", clock.__next__)
+        assert pool.recv(within=1.0).slots.tolist() == [0, 1, 2]
+        assert pool.recv(2, within=0.0).slots.tolist() == [3, 4]
+        assert pool.recv(within=1.0).slots.tolist() == [5]
+
+
+@pytest.mark.parametrize("within", [-1, float("nan"), True, "1"])
+def test_deadlines_that_are_no_seconds_are_refused(echo: Pool, within: Any) -> None:
+    echo.send([1, 2, 3, 4])
+    with pytest.raises(OptionError, match=r"recv\(within=.*needs seconds >= 0"):
+        echo.recv(within=within)
+    with pytest.raises(OptionError, match="min_slots, max_slots and within, not both"):
+        echo.recv(within=1.0, slots=[1])
+    with pytest.raises(OptionError, match="1 <= min_slots"):
+        echo.recv(0, within=1.0)
+    assert len(echo.recv()) == 4
+
+
 # Episodes: seeds, options, tasks ------------------------------------------------------
 
 
@@ -300,6 +372,46 @@ def test_a_task_is_given_by_set_task_where_there_is_one(make_pool: MakePool) -> 
     step = pool.reset(tasks=["left", "right"])
     assert [step.infos.of(slot)["task"] for slot in (0, 1)] == ["'left'", "'right'"]
     assert step.infos.of(0)["options"] == "None"
+
+
+@pytest.mark.parametrize(
+    ("task_by", "task", "options"),
+    [
+        ("options", "'none yet'", "{'task': 'left'}"),
+        ("set_task", "'left'", "None"),
+        (lambda env, task: setattr(env.unwrapped, "task", [task]), "['left']", "None"),
+    ],
+)
+def test_task_by_says_how_envs_are_told_their_tasks(
+    make_pool: MakePool, task_by: Any, task: str, options: str
+) -> None:
+    pool = make_pool(MetaTasked, 1, task_by=task_by)
+    info = pool.reset(tasks=["left"]).infos.of(0)
+    assert (info["task"], info["options"]) == (task, options)
+
+
+def test_a_pool_says_how_its_envs_are_told_their_tasks(make_pool: MakePool) -> None:
+    assert make_pool(Tasked, 1).task_by == "options"
+    assert make_pool(MetaTasked, 1).task_by == "set_task"
+    assert make_pool(MetaTasked, 1, task_by="options").task_by == "options"
+
+
+def test_task_by_must_be_something_that_the_envs_have(make_pool: MakePool) -> None:
+    with pytest.raises(OptionError, match=r"task_by is 3; name a method of the env"):
+        make_pool(Tasked, 1, task_by=3)
+    with pytest.raises(OptionError, match=r"'choose_task', and .* no suc"):
+        make_pool(Tasked, 1, task_by="choose_task")
+    with pytest.raises(OptionError, match="task_by='options' works slot by slot"):
+        make_pool(Tasked, 1, task_by="options", batched=True)
+
+
+def test_an_env_that_cannot_be_told_a_task_says_so(make_pool: MakePool) -> None:
+    pool = make_pool(Countdown, 1, wrappers=[Deaf])
+    with pytest.raises(
+        OptionError, match=r"Deaf takes no options\. Give the env a method"
+    ):
+        pool.reset(tasks=["left"])
+    assert pool.reset().seed.tolist() == [episode_seed(7, 0, 1)]  # it goes on
 
 
 def test_an_assigned_task_is_for_the_next_episode_only(make_pool: MakePool) -> None:

@@ -11,6 +11,7 @@ from corral.errors import OptionError, UnknownKeyword
 
 POSITIONAL = {
     "Collector": 2,
+    "Crew": 0,
     "Pool": 1,
     "Trajectories": 1,
     "collect": 2,
@@ -94,6 +95,7 @@ def test_a_drop_in_for_stable_baselines3_is_named_too(name):
         ("make_sb3", "copy", "it always gets copies"),
         ("make_sb3", "vec_env_cls", "it is called backend here"),
         ("make_shared_policy", "autoreset", "agents of one env share its restarts"),
+        ("Crew", "max_workers", "it is called workers here"),
         ("map", "processes", "it is called workers here"),
         ("map", "chunksize", "a worker gets its next item when it is free"),
         ("map", "timeout", "it is called item_timeout here"),

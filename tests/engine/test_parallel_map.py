@@ -94,7 +94,7 @@ def test_generator_without_end_is_not_read_ahead(tmp_path: Path):
 def test_worker_has_resource_shared_arrays_and_device(backend):
     def work(item):
         worker = corral.this_worker()
-        assert len(worker.slots) == 0 and worker.device == "cuda:0"
+        assert len(worker.slots) == 0 and worker.device == "cpu"
         return worker.resource["gain"] * worker.shared["table"][item]
 
     results = corral.map(
@@ -103,7 +103,7 @@ def test_worker_has_resource_shared_arrays_and_device(backend):
         backend=backend,
         per_worker=lambda: {"gain": 10},
         shared={"table": np.array([1, 2, 3])},
-        devices=["cuda:0"],
+        devices=["cpu"],
     )
     assert results == [30, 10, 20]
 

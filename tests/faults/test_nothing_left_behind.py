@@ -401,6 +401,7 @@ def test_ctrl_c_that_reaches_a_worker_in_the_making_is_not_told_twice(start):
         pytest.param("while True: pool.call('pid')", 4, id="calling"),
         pytest.param("with pool: pool.step([1, 0, 0, 0])", 2, id="one hanging"),
         pytest.param("while True: corral.map(abs, range(10 ** 9))", 4, id="mapping"),
+        pytest.param("corral.Crew().map(abs, range(10 ** 9))", 4, id="crew"),
     ],
 )
 def test_ctrl_c_shows_one_traceback_and_leaves_nothing(start, tmp_path, work, closes):
@@ -415,6 +416,28 @@ def test_ctrl_c_shows_one_traceback_and_leaves_nothing(start, tmp_path, work, cl
     assert script.stderr.endswith("KeyboardInterrupt\n")
     wait_until(lambda: not script.family())
     assert closed_envs(tmp_path) >= closes
+
+
+def test_ctrl_c_caught_in_a_map_leaves_a_crew_that_can_go_on(start, tmp_path):
+    script = start("""
+        import time
+        import corral
+
+        def work(path):
+            open(path, "w").close()
+            time.sleep(600)
+
+        crew = corral.Crew(workers=2)
+        try:
+            crew.map(work, ["begun-0", "begun-1"])
+        except KeyboardInterrupt:
+            print(crew.map(abs, [-1, -2]))
+        crew.close()
+    """)
+    wait_until(lambda: len(list(tmp_path.glob("begun-*"))) == 2)
+    script.kill(signal.SIGINT)
+    assert script.finish() == "[1, 2]\n"
+    wait_until(lambda: not script.family())
 
 
 def test_ctrl_c_caught_while_waiting_leaves_a_pool_that_can_go_on(start, tmp_path):

@@ -137,6 +137,27 @@ def test_a_restarted_episode_has_a_seed_of_its_own(make_pool) -> None:
     assert step.seed[1] == episode_seed(5, 1, 1)
 
 
+@pytest.mark.parametrize("action", [RAISE, KILL])
+def test_an_episode_of_a_group_begins_again_with_its_seed_and_task(
+    make_pool, action: int
+) -> None:
+    def sample_task(slot: int, episode: int, rng: Any) -> Any:
+        return slot, episode
+
+    pool = make_pool(repeat=2, sample_task=sample_task, step_timeout=None)
+    pool.reset()
+    step = pool.step(actions(s1=action))
+    assert not step.valid[1]
+    for slot in np.flatnonzero(step.started).tolist():
+        assert step.infos.of(slot)["options"] == str({"task": (slot // 2, 0)})
+        assert step.seed[slot] == episode_seed(5, slot // 2, 0)
+    for _ in range(LENGTH + 1):
+        step = pool.step(actions())
+    seeds = [episode_seed(5, group, 1) for group in (0, 0, 1, 1)]
+    assert step.seed.tolist() == seeds
+    assert step.obs[:, 0].tolist() == list(map(gymnasium_draw, seeds))
+
+
 def test_a_run_with_faults_is_the_same_every_time(make_pool) -> None:
     def run() -> list[Any]:
         pool = make_pool(step_timeout=None)
@@ -515,6 +536,30 @@ def test_a_worker_that_is_stopped_is_noticed(make_pool) -> None:
     pool.reset()
     pid = int(pool.step(actions()).obs[0, 2])
     os.kill(pid, signal.SIGSTOP)
+    step = pool.step(actions())
+    assert step.valid.tolist() == [False, False, True, True]
+    assert "SIGSTOP" in step.infos.of(0)["fault"].stack
+
+
+class StopsItsReader:
+    """A task that stops the first worker that reads it."""
+
+    def __init__(self, marker: Path) -> None:
+        self.marker = marker
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        if not self.marker.exists():
+            self.marker.touch()
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def test_a_worker_stopped_while_it_reads_a_message_is_noticed(
+    make_pool, tmp_path: Path
+) -> None:
+    pool = make_pool(step_timeout=0.3)
+    pool.reset()
+    pool.assign(0, StopsItsReader(tmp_path / "stopped"))
     step = pool.step(actions())
     assert step.valid.tolist() == [False, False, True, True]
     assert "SIGSTOP" in step.infos.of(0)["fault"].stack

@@ -35,6 +35,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "corral.learners.ppo": ("torch", "pydantic"),
     "corral.learners.returns": (),
     "corral.recipes.config": ("torch", "pydantic"),
+    "corral.zoo.box_jump": ("pettingzoo", "Box2D"),
     "corral.zoo.grid_world": ("pettingzoo",),
     "corral.zoo.tinyphysics": ("onnxruntime",),
     "corral.zoo.positions": (),

@@ -67,6 +67,12 @@ def off_policy(learner: str, steps: int, **settings: Any) -> dict[str, Any]:
     return {**NO_PPO, **group, "total_steps": steps, **settings}
 
 
+TEAM = {
+    **NO_PPO,
+    **{f"taac.{key}": 8 for key in ("hidden", "embedding", "batch_size")},
+    **{"taac.n_steps": 16, "taac.n_epochs": 2, "boxes": [2, 3]},
+    "env_kwargs.max_timestep": 9,
+}
 SB3, BULLET = ("stable_baselines3",), ("stable_baselines3", "pybullet")
 ONNX = ("onnxruntime", "onnx")
 FEW_ROUTES = {
@@ -106,6 +112,7 @@ TRAININGS = {
     "grid_world, shared": Training(
         "grid_world", {"view": "shared"}, (*SB3, "pettingzoo"), slow=True
     ),
+    "box_jump": Training("box_jump", TEAM, ("pettingzoo", "Box2D")),
     "bullet_pendulum": Training("bullet_pendulum", {}, BULLET),
     "upkie": Training("upkie", {"backend": "process"}, (*BULLET, "upkie"), slow=True),
     "ant": Training("ant", {}, ("mujoco",)),

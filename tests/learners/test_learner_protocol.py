@@ -9,6 +9,7 @@ import pytest
 
 import corral
 from corral.core import Decision
+from corral.errors import OptionError
 from corral.learners.episode_batch import EpisodeGatherer
 from corral.learners.protocol import (
     Episodes,
@@ -73,6 +74,20 @@ def test_the_episodes_of_a_trial_have_one_task_and_seeds_of_their_own() -> None:
     assert len({episode.seed for episode in batch}) == 6
     assert batch.reward.shape == batch.valid.shape == (sum(lengths(batch)),)
     assert [one.length for one in batch.episodes] == lengths(batch)
+
+
+def test_in_a_pool_with_groups_episodes_come_in_groups_of_equal_ones() -> None:
+    with corral.Pool(
+        "CartPole-v1", 4, backend="serial", seed=3, sample_task=sample_task, repeat=2
+    ) as pool:
+        batch = EpisodeGatherer(pool, Coin(), Episodes(6)).collect(6)
+        with pytest.raises(OptionError, match="repeat is 2, and an update learns from"):
+            EpisodeGatherer(pool, Coin(), Episodes(5))
+        with pytest.raises(OptionError, match="the learner wants trials"):
+            EpisodeGatherer(pool, Coin(), Trials(4))
+    begun = [(one.seed, one.task["goal"]) for one in batch]
+    assert begun[::2] == begun[1::2] and len(set(begun)) == 3
+    assert len(set(lengths(batch))) > 3  # the policy's draws differ
 
 
 def test_what_is_collected_depends_on_the_number_of_the_checkpoint_alone() -> None:

@@ -79,7 +79,7 @@ def test_rollouts_equal_a_plain_loop_bit_for_bit(
         autoreset=autoreset,
         seed=ROOT,
     ) as pool:
-        for options in MODES.values():
+        for options in (*MODES.values(), {"act_in": "workers"}):
             collector = Collector(pool, Thinker(pool), **options)
             for rows, (taken, loops) in zip(
                 ROWS, truth_of(name, autoreset), strict=True
@@ -592,8 +592,8 @@ def test_options_without_a_meaning_are_refused() -> None:
             Collector(pool, Copycat(), mode="first_ready", min_slots=3)
         with pytest.raises(OptionError, match="min_slots is for"):
             Collector(pool, Copycat(), min_slots=1)
-        for steps in (0, 1.5):
-            with pytest.raises(OptionError, match=f"steps is {steps}; it must be"):
+        for steps in (0, 1.5, "a", None, float("inf"), float("nan")):
+            with pytest.raises(OptionError, match=f"steps is {steps!r}; it must be"):
                 corral.collect(pool, Copycat(), steps)  # type: ignore[arg-type]
     with (
         Pool(Countdown, 2, backend="serial", autoreset="off") as pool,

@@ -31,6 +31,7 @@ CASES: dict[str, Callable[[], Any]] = {
     "mixed": Mixed,
     "cartpole": functools.partial(gymnasium.make, "CartPole-v1", max_episode_steps=30),
 }
+act_in_both = pytest.mark.parametrize("act_in", ["caller", "workers"])
 PLACES = [("serial", 1, 1), ("serial", 4, 1), ("thread", 3, 2), ("process", 5, 2)]
 
 
@@ -96,8 +97,8 @@ def test_episodes_equal_a_plain_loop_bit_for_bit(
 ) -> None:
     backend, slots, workers = place
     with Pool(CASES[name], slots, backend=backend, workers=workers, seed=ROOT) as pool:
-        for min_slots in (None, 1):
-            got = run_episodes(pool, Thinker(pool), episodes=ITEMS, min_slots=min_slots)
+        for options in ({}, {"min_slots": 1}, {"act_in": "workers"}):
+            got = run_episodes(pool, Thinker(pool), episodes=ITEMS, **options)
             assert [episode.item for episode in got] == list(range(ITEMS))
             for episode, truth in zip(got, truth_of(name), strict=True):
                 assert_same_episode(pool, episode, truth)
@@ -175,10 +176,11 @@ def draw_task(number: int, episode: int, rng: np.random.Generator) -> int:
     return number * 1000 + int(rng.integers(1000))
 
 
-def test_each_item_has_its_task() -> None:
+@act_in_both
+def test_each_item_has_its_task(act_in: str) -> None:
     tasks = [9, 3, 5, 7, 1, 8, 2]
     with Pool(Goal, 3, backend="thread", workers=2, seed=0) as pool:
-        got = run_episodes(pool, Ones(), tasks=tasks)
+        got = run_episodes(pool, Ones(), tasks=tasks, act_in=act_in)
     assert [episode.task for episode in got] == tasks
     assert [episode.obs[0, 0] for episode in got] == tasks
 
@@ -282,15 +284,16 @@ def unlucky_tasks(
     return [(str(folder), f"{n}", times.get(n, 0), how) for n in range(count)]
 
 
+@act_in_both
 @pytest.mark.parametrize("how", ["raise", "kill"])
 def test_a_faulted_item_is_run_again_with_its_seed_and_task(
-    tmp_path: Path, how: str
+    tmp_path: Path, how: str, act_in: str
 ) -> None:
     tasks = unlucky_tasks(tmp_path, how, {2: 1, 5: 2}, 8)
     with Pool(
         Unlucky, 3, backend="process", workers=2, seed=1, on_fault="restart"
     ) as pool:
-        got = run_episodes(pool, Ones(), tasks=tasks)
+        got = run_episodes(pool, Ones(), tasks=tasks, act_in=act_in)
         again = run_episodes(pool, Ones(), tasks=tasks)  # by now nothing breaks
     own = [[f for f in one.faults if f.kind != "shardmate"] for one in got]
     assert [len(faults) for faults in own] == [0, 0, 1, 0, 0, 2, 0, 0]
@@ -300,50 +303,63 @@ def test_a_faulted_item_is_run_again_with_its_seed_and_task(
         assert same(one.obs, other.obs) and same(one.final_obs, other.final_obs)
 
 
+@act_in_both
+@pytest.mark.parametrize("how", ["raise", "kill"])
 def test_an_item_that_keeps_failing_is_given_up_and_the_others_are_not(
-    tmp_path: Path,
+    tmp_path: Path, how: str, act_in: str
 ) -> None:
-    tasks = unlucky_tasks(tmp_path, "raise", {1: 99}, 4)
+    tasks = unlucky_tasks(tmp_path, how, {1: 99}, 4)
     with Pool(
         Unlucky, 2, backend="process", workers=2, seed=1, on_fault="restart"
     ) as pool:
-        got = run_episodes(pool, Ones(), tasks=tasks, max_restarts=2)
+        got = run_episodes(pool, Ones(), tasks=tasks, max_restarts=2, act_in=act_in)
     assert [episode.failed for episode in got] == [False, True, False, False]
     lost = got[1]
     assert len(lost.faults) == 3 and lost.fault is lost.faults[-1]
-    assert lost.fault is not None and lost.fault.error_text == "unlucky"
+    assert lost.fault is not None
+    assert lost.fault.error_text == ("unlucky" if how == "raise" else None)
     assert np.isnan(lost.return_) and lost.length == 0 and lost.obs is None
 
 
+@act_in_both
 def test_faults_of_others_in_the_same_worker_are_not_held_against_an_item(
-    tmp_path: Path,
+    tmp_path: Path, act_in: str
 ) -> None:
     tasks = unlucky_tasks(tmp_path, "kill", {0: 1, 1: 1}, 3)
     with Pool(
         Unlucky, 3, backend="process", workers=1, seed=1, on_fault="restart"
     ) as pool:
-        got = run_episodes(pool, Ones(), tasks=tasks, max_restarts=1)
+        got = run_episodes(pool, Ones(), tasks=tasks, max_restarts=1, act_in=act_in)
     assert not any(episode.failed for episode in got)
     # Mostly two; one where the second came before what the first had cut was taken.
     assert {fault.kind for fault in got[2].faults} == {"shardmate"}
 
 
-def test_a_pool_that_raises_raises_and_can_be_used_again(tmp_path: Path) -> None:
+@act_in_both
+@pytest.mark.parametrize("backend", ["thread", "process"])
+def test_a_pool_that_raises_raises_and_can_be_used_again(
+    tmp_path: Path, backend: str, act_in: str
+) -> None:
     tasks = unlucky_tasks(tmp_path, "raise", {1: 1}, 4)
-    with Pool(Unlucky, 3, backend="thread", workers=3, seed=1) as pool:
+    with Pool(Unlucky, 3, backend=backend, workers=3, seed=1) as pool:
         with pytest.raises(EnvError, match="unlucky"):
-            run_episodes(pool, Ones(), tasks=tasks)
-        got = run_episodes(pool, Ones(), tasks=tasks)
+            run_episodes(pool, Ones(), tasks=tasks, act_in=act_in)
+        got = run_episodes(pool, Ones(), tasks=tasks, act_in=act_in)
     assert [episode.length for episode in got] == [4] * 4
 
 
-def test_what_was_finished_before_something_broke_is_kept(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("backend", "act_in"), [("serial", "caller"), ("process", "workers")]
+)
+def test_what_was_finished_before_something_broke_is_kept(
+    tmp_path: Path, backend: str, act_in: str
+) -> None:
     tasks = unlucky_tasks(tmp_path, "raise", {3: 1}, 5)
     with (
-        Pool(Unlucky, 1, backend="serial", seed=1) as pool,
+        Pool(Unlucky, 1, backend=backend, seed=1) as pool,
         pytest.raises(EnvError, match="unlucky") as caught,
     ):
-        run_episodes(pool, Ones(), tasks=tasks)
+        run_episodes(pool, Ones(), tasks=tasks, act_in=act_in)
     assert [episode.item for episode in caught.value.episodes] == [0, 1, 2]
     assert [episode.length for episode in caught.value.episodes] == [4] * 3
 
@@ -375,11 +391,17 @@ def lengths_by_hand(count: int, seed: int) -> list[int]:
     return lengths
 
 
-@pytest.mark.parametrize("slots", [1, 7, 40])
-def test_evaluation_runs_exactly_the_episodes_asked_for(slots: int) -> None:
-    got = evaluate(
-        Ones(), Lengthy, episodes=30, seed=3, num_envs=slots, backend="serial"
-    )
+@pytest.mark.parametrize(
+    ("slots", "options"),
+    [
+        *((slots, {"backend": "serial"}) for slots in (1, 7, 40)),
+        (7, {"backend": "process", "workers": 3, "act_in": "workers"}),
+    ],
+)
+def test_evaluation_runs_exactly_the_episodes_asked_for(
+    slots: int, options: dict[str, Any]
+) -> None:
+    got = evaluate(Ones(), Lengthy, episodes=30, seed=3, num_envs=slots, **options)
     truth = lengths_by_hand(30, 3)
     assert len(got) == 30
     assert got.lengths.tolist() == truth and got.returns.tolist() == truth

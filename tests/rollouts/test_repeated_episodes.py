@@ -58,3 +58,29 @@ def test_evaluations_repeat_too_and_odd_numbers_are_refused():
     assert len(found) == 6 and len(set(found.seeds)) == 2
     with pytest.raises(OptionError, match="repeat is 0; it must be an integer >= 1"):
         run("serial", 1, episodes=1, repeat=0)
+
+
+# Slots of a pool ----------------------------------------------------------------------
+
+
+def rows(slots: int, act_in: str = "caller", **options):
+    with corral.Pool("CartPole-v1", slots, seed=3, **options) as pool:
+        return corral.Collector(pool, Drawing(), act_in=act_in).collect(40)
+
+
+def test_slots_of_a_group_play_one_episode_with_their_own_draws():
+    found = rows(6, repeat=3, backend="serial")
+    assert (found.obs[0, :3] == found.obs[0, 0]).all()
+    assert (found.obs[0, 3:] == found.obs[0, 3]).all()
+    actions = {found.action[:, slot].tobytes() for slot in range(6)}
+    assert len(actions) == 6
+    alone = rows(2, backend="serial")
+    assert np.array_equal(found.obs[:, ::3], alone.obs)  # the first of each group
+
+
+@pytest.mark.parametrize("act_in", ["caller", "workers"])
+def test_slots_of_a_group_act_alike_wherever_they_run(act_in):
+    here = rows(6, repeat=3, backend="serial")
+    there = rows(6, act_in, repeat=3, backend="process", workers=4)
+    assert np.array_equal(here.action, there.action)
+    assert np.array_equal(here.obs, there.obs)

@@ -5,14 +5,16 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 from contracts.reference import same
 from gymnasium import spaces
 from made_steps import step_of
 
-from corral import Decision, ObsNorm, Step
+from corral import Collector, Decision, ObsNorm, Pool, Rollout, Step
 from corral.errors import Fault, OptionError
+from corral.rollouts.filling import Boundary, Filled
 from corral.rollouts.rollout import EpisodeSummary
 from corral.rollouts.rollout_buffer import RolloutBuffer
 from corral.rollouts.space_rows import SpaceParts
@@ -350,10 +352,62 @@ def test_an_end_has_the_carry_after_its_last_action() -> None:
 def test_what_is_running_after_the_last_row_can_be_truncated_there() -> None:
     buffer = buffer_of()
     now = step_of(EVERY, boxes(7, 8, 9))
-    buffer.truncate_after_last_row(now, 1, np.array([3.0]))
+    buffer.truncate_after_last_row(now.obs, 1, np.array([3.0]))
     now.obs[:] = 0
     assert np.argwhere(buffer.truncated).tolist() == [[2, 1]]
     (one,) = buffer.ends.values()
     assert list(buffer.ends) == [(2, 1)] and one.bootstrapped
     assert finals(buffer).tolist() == [[8, -8]] and one.carry.tolist() == [3]
     assert one.summary is None  # it did not end by itself
+
+
+# In a rollout -------------------------------------------------------------------------
+
+
+class Still(gymnasium.Env[Any, Any]):
+    observation_space, action_space = BOX, spaces.Discrete(9)
+
+    def reset(self, **_: Any) -> tuple[Any, dict[str, Any]]:
+        return np.zeros(2), {}
+
+
+class Valuing:
+    """Values an observation by its number and by what was remembered."""
+
+    def initial_carry(self, rows: int) -> dict[str, Any]:
+        return {"trace": np.zeros((rows, 2))}
+
+    def value(self, obs: Any, carry: dict[str, Any]) -> Any:
+        return 100 * obs[:, 0] + carry["trace"] @ [10, 1]
+
+
+def finished(buffer: RolloutBuffer) -> Rollout:
+    """The rollout of a collector that has filled this buffer."""
+    nothing: Any = {"trace": np.zeros((SLOTS, 2))}
+    after = Boundary(boxes(0, 0, 0), np.zeros(SLOTS, bool), nothing)
+    with Pool(Still, num_envs=SLOTS, backend="serial") as pool:
+        collector = Collector(pool, Valuing())  # type: ignore[arg-type]
+        fill: Any = lambda steps: Filled(buffer, nothing, after)  # noqa: E731
+        collector._filler.fill = fill  # type: ignore[method-assign]
+        return collector.collect(buffer.rows)
+
+
+def test_last_observations_are_in_the_order_of_rows_and_slots() -> None:
+    buffer = buffer_of()
+    for row, slot in ((2, 0), (0, 2), (0, 1), (1, 0)):
+        final = boxes(10 * row + slot)
+        end(buffer, row, step_of([slot], None, final_obs=final, terminated=[True]), 0)
+    assert finished(buffer).final_obs[:, 0].tolist() == [1, 2, 10, 20]
+    assert finished(buffer_of()).final_obs.shape == (0, 2)
+
+
+def test_a_truncated_episode_is_valued_by_its_own_last_observation_and_carry() -> None:
+    buffer = buffer_of()
+    for row, slot, terminated in ((2, 1, False), (1, 0, True), (0, 2, False)):
+        flags = {"terminated": [terminated], "truncated": [not terminated]}
+        step = step_of([slot], None, final_obs=boxes(10 * row + slot), **flags)
+        carry = {"trace": np.array([[row, slot]])}
+        buffer.add_end(row, step, 0, seed=0, carry=carry)
+    rollout = finished(buffer)
+    assert rollout.bootstrap.tolist() == [[0, 0, 202], [0, 0, 0], [0, 2121, 0]]
+    assert len(rollout.final_obs) == 3

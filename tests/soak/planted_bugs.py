@@ -220,8 +220,8 @@ BUGS = (
     Bug(
         "Truncated episodes are bootstrapped by 0.",
         "rollouts",
-        "bootstrap[tuple(zip(*places, strict=True))] = value",
-        "bootstrap[tuple(zip(*places, strict=True))] = 0.0 * value",
+        "for n in cut), strict=True))] = value",
+        "for n in cut), strict=True))] = 0.0 * value",
         ("rollouts/test_collect.py",),
     ),
     Bug(
@@ -235,10 +235,10 @@ BUGS = (
         "The normaliser learns from observations that it is to scale in an evaluation.",
         "rollouts/actor.py",
         "            seen = replace(step, obs=self.norm(step.obs))\n"
-        "        seen.previous_action",
+        "        last, space =",
         "            seen = replace(step, obs=self.norm(step.obs))\n"
         "            self.norm.update(step.obs, step.valid)\n"
-        "        seen.previous_action",
+        "        last, space =",
         ("rollouts/test_normalise.py", "rollouts/test_episodes.py"),
     ),
     Bug(

@@ -127,8 +127,8 @@ class VectorCalls(AsyncCalls):
     """With the errors, the log messages and the end of Gymnasium's vector envs."""
 
     num_envs: int
+    # Whether the replaced class logs every error before it raises the last one.
     _logs_faults = False
-    """Whether the replaced class logs every error before it raises the last one."""
 
     def get_attr(self, name: str) -> tuple[Any, ...]:
         """Read an attribute of every env; a method is called, as in Gymnasium."""
@@ -136,7 +136,7 @@ class VectorCalls(AsyncCalls):
 
     def _seeds(self, seed: Any) -> list[int | None] | None:
         """One seed per slot: slot i gets `seed + i`, or the i-th of a list."""
-        return seeds_for(seed, self.num_envs)
+        return seeds_for(seed, self.num_envs, self.pool.repeat)
 
     def _raise(self, error: CorralError) -> NoReturn:
         self._pending = None
@@ -171,12 +171,16 @@ class VectorCalls(AsyncCalls):
             self.pool.close()
 
 
-def seeds_for(seed: Any, count: int) -> list[int | None] | None:
-    """One seed per env: env i gets `seed + i`, or the i-th of a list."""
+def seeds_for(seed: Any, count: int, repeat: int) -> list[int | None] | None:
+    """One seed per env: group i of `repeat` envs gets `seed + i`; or those of a list.
+
+    >>> seeds_for(7, 4, 1), seeds_for(7, 4, 2)
+    ([7, 8, 9, 10], [7, 7, 8, 8])
+    """
     if seed is None:
         return None
     if isinstance(seed, (int, np.integer)):
-        return [int(seed) + env for env in range(count)]
+        return [int(seed) + env // repeat for env in range(count)]
     if len(seed) != count:
         raise OptionError(
             "If seeds are passed as a list the length must match "

@@ -25,10 +25,10 @@ from corral.engine.layout.infos import add_info
 from corral.engine.pool import Pool, PoolOptions
 from corral.errors import OptionError, OrderError
 
+# Observations, rewards, terminations, truncations, infos; each of `batch_size`.
 Batch = tuple[
     Any, NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]
 ]
-"""Observations, rewards, terminations, truncations, infos; each of `batch_size`."""
 
 
 @checked_keywords(onward=Pool)
@@ -122,18 +122,39 @@ class AsyncEnv(PoolOwner, PoolAttributes):
 
     # Receiving ------------------------------------------------------------------------
 
-    def recv(self, timeout: float | None = None) -> Batch:
-        """Wait for `batch_size` results and return them, the oldest first."""
-        pending = self.pool.waiting
-        if pending < self.batch_size and not self.pool.closed:
+    def recv(
+        self,
+        timeout: float | None = None,
+        *,
+        within: float | None = None,
+        min_slots: int | None = None,
+    ) -> Batch:
+        """Wait for `batch_size` results and return them, the oldest first.
+
+        Args:
+            timeout: seconds until TimeoutError; the results stay pending.
+            within: seconds after which the batch is returned with fewer slots.
+            min_slots: with `within`, the fewest slots of a batch, however long they
+                take (default: 1).
+        """
+        least, pending = self.batch_size, self.pool.waiting
+        if within is not None:
+            least = 1 if min_slots is None else min_slots
+        elif min_slots is not None:
+            raise OptionError(
+                f"recv(min_slots={min_slots!r}) needs within=seconds; without it, a "
+                f"batch has {self.batch_size} slots (batch_size)"
+            )
+        if pending < least and not self.pool.closed:
             raise OrderError(
-                f"a batch has {self.batch_size} slots, but only {pending} have a "
+                f"a batch has {least} slots, but only {pending} have a "
                 "pending command; call async_reset or send actions first, or receive "
                 "the others with pool.recv()"
             )
         # All slots together cost less: the pool returns views.
-        size = None if self.batch_size == self.num_envs else self.batch_size
-        self._last = step = self.pool.recv(size, size, timeout=timeout)
+        whole = self.batch_size == self.num_envs and within is None
+        low, high = (None, None) if whole else (least, self.batch_size)
+        self._last = step = self.pool.recv(low, high, within=within, timeout=timeout)
         infos = self._infos(step)
         return step.obs, step.reward, step.terminated, step.truncated, infos
 

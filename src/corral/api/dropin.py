@@ -10,21 +10,15 @@ a library is not installed, its names raise MissingExtra.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from corral.engine.lazy_names import lazy
 
 if TYPE_CHECKING:
     from corral.api.agilerl.env import AsyncPettingZooVecEnv
     from corral.api.gymnasium.dropins import AsyncVectorEnv, SyncVectorEnv
     from corral.api.sb3.dropins import DummyVecEnv, SubprocVecEnv
 
-_HOMES = {
-    "AsyncPettingZooVecEnv": "corral.api.agilerl.env",
-    "AsyncVectorEnv": "corral.api.gymnasium.dropins",
-    "DummyVecEnv": "corral.api.sb3.dropins",
-    "SubprocVecEnv": "corral.api.sb3.dropins",
-    "SyncVectorEnv": "corral.api.gymnasium.dropins",
-}
 
 __all__ = [
     "AsyncPettingZooVecEnv",
@@ -34,10 +28,11 @@ __all__ = [
     "SyncVectorEnv",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(importlib.import_module(_HOMES[name]), name)
-    raise AttributeError(
-        f"corral.dropin has no {name!r}; it has {', '.join(sorted(_HOMES))}"
-    )
+__getattr__ = lazy(
+    "corral.dropin",
+    {
+        "corral.api.agilerl.env": "AsyncPettingZooVecEnv",
+        "corral.api.gymnasium.dropins": "AsyncVectorEnv SyncVectorEnv",
+        "corral.api.sb3.dropins": "DummyVecEnv SubprocVecEnv",
+    },
+)

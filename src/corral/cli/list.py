@@ -31,8 +31,8 @@ from corral.train.sinks import jsonl
 
 SUMMARY = "list recipes and runs"
 HEADINGS = ("run", "state", "steps", "return")
+# The default of a run's `best_metric`.
 RETURN = "eval/return"
-"""The default of a run's `best_metric`."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

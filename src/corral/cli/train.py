@@ -5,6 +5,7 @@
     corral train my_config.yaml --num-envs 16 --name first-try
     corral train --resume runs/cartpole/2026-01-31_12-00-00
     corral train ant --init-from runs/ant/2026-01-31_12-00-00
+    corral train box_jump --num-processes 8 --model-path best.pt
 
 Writes runs/NAME/TIME/: the resolved config, metrics (JSON lines, TensorBoard), the last
 and the best checkpoint, a video if the env renders, and report.html. Ctrl-C saves.
@@ -49,15 +50,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         add,
         ("--num-envs", "N", count, "number of envs that collect"),
         ("--workers", "N", count, "number of threads or processes"),
+        ("--num-processes", "N", count, "worker processes; N envs if not given"),
         ("--total-steps", "N", count, "env steps of the whole run"),
         ("--seed", "N", whole, "seed of envs, actions and weights"),
     )
+    text = "show env 0 in a window, if the recipe can; all envs in this process"
+    add("--render", action="store_true", help=text)
     add_set(add, "any setting, such as ppo.lr=1e-4")
     add = parser.add_argument_group("beginnings").add_argument
     add_options(
         add,
         ("--resume", "RUN", Path, "continue a run, or one of its checkpoints"),
         ("--init-from", "RUN", Path, "start a new run with the weights of another run"),
+        ("--model-path", "FILE", Path, "the same, from a file: a checkpoint of a run"),
     )
     add_trust(add, "resume a run that you did not sign, which runs its code")
     add = parser.add_argument_group("results").add_argument
@@ -99,7 +104,9 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         from corral.train.run.start import begin
 
-        places = {"out": arguments.out, "init_from": arguments.init_from}
+        if arguments.render:
+            _check_window(arguments.source)
+        places = {"out": arguments.out, "init_from": _weights(arguments)}
         training = begin(arguments.source, settings, **places, **common)
     with training:
         return training.run()
@@ -109,11 +116,37 @@ def _settings(arguments: argparse.Namespace) -> dict[str, Any]:
     """Dotted keys -> values; options of their own override `--set`."""
     own = {name: getattr(arguments, name) for name in OPTIONS}
     given = {name: value for name, value in own.items() if value is not None}
+    if (processes := arguments.num_processes) is not None:
+        if arguments.workers is not None:
+            raise OptionError("--num-processes and --workers: give one of them")
+        placed = {"num_envs": processes, "workers": processes, "backend": "process"}
+        given = placed | given
+    if arguments.render:
+        given["render"] = True
     return {**settings_of(arguments.set), **given}
 
 
+def _check_window(source: str) -> None:
+    from corral.train.recipes.resolve import kind_of
+
+    if source in RECIPES and "render" not in kind_of(source).model_fields:
+        raise OptionError(
+            f"--render: recipe {source} has no window. It records videos instead: "
+            "--set video=evaluations"
+        )
+
+
+def _weights(arguments: argparse.Namespace) -> Path | None:
+    """The run or file to begin with."""
+    run, file = arguments.init_from, arguments.model_path
+    if run is not None and file is not None:
+        raise OptionError("--init-from and --model-path: give one of them")
+    chosen: Path | None = file if run is None else run
+    return chosen
+
+
 def _refuse_with_resume(arguments: argparse.Namespace) -> None:
-    for name in ("source", "out", "init_from", "name"):
+    for name in ("source", "out", "init_from", "model_path", "name"):
         if getattr(arguments, name) is not None:
             shown = "a recipe" if name == "source" else f"--{name.replace('_', '-')}"
             raise OptionError(

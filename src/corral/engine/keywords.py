@@ -112,14 +112,24 @@ def check_limit(name: str, value: Any, unit: str = "seconds") -> None:
         raise OptionError(f"{name} is {value!r}; it must be {unit} > 0, or None")
 
 
+def check_arrays(name: str, value: object) -> None:
+    """Refuse what is neither a mapping nor None."""
+    if value is not None and not isinstance(value, Mapping):
+        raise OptionError(f"{name} is {value!r:.200}; it must be a dict of arrays")
+
+
 def check_choice(name: str, value: object, choices: Collection[str]) -> None:
     """Refuse what is not one of the choices."""
     if value not in choices:
-        raise OptionError(f"{name} is {value!r}; choose one of {', '.join(choices)}")
+        near = difflib.get_close_matches(str(value), choices, n=1)
+        meant = f" (did you mean {near[0]}?)" if near else ""
+        listed = ", ".join(choices)
+        raise OptionError(f"{name} is {value!r}; choose one of {listed}{meant}")
 
 
 # Suggestions --------------------------------------------------------------------------
 
+# Corral's keywords, and their names in other libraries.
 ALIASES = {
     "num_envs": ("n_envs", "num_env", "n_env", "nenvs"),
     "env": ("env_fns", "env_fn", "env_id", "env_name", "id", "make_env", "env_creator"),
@@ -145,13 +155,14 @@ ALIASES = {
     "episodes": ("n_eval_episodes", "n_episodes", "num_episodes"),
     "max_length": ("max_episode_steps", "max_steps"),
 }
-"""Corral's keywords, and their names in other libraries."""
 
+# Arguments of `gymnasium.make` for the environment.
 ENVS_OWN = ("render_mode", "max_episode_steps", "disable_env_checker")
-"""Arguments of `gymnasium.make` for the environment."""
 
 _CLEAN = "worker processes are always started clean, on every platform; leave it out"
 _APART = "give what is in it as keywords of the call itself"
+# Keywords of other libraries that Corral does not need: the keyword of Corral's that a
+# function must have for the hint, and the hint.
 NEEDLESS = {
     **dict.fromkeys(("context", "start_method", "mp_context"), ("backend", _CLEAN)),
     **dict.fromkeys(("vector_kwargs", "vec_env_kwargs"), ("env_kwargs", _APART)),
@@ -160,8 +171,6 @@ NEEDLESS = {
     "chunksize": ("items", "a worker gets its next item when it is free; leave it out"),
     "deterministic": ("policy", "the policy decides that; leave it out"),
 }
-"""Keywords of other libraries that Corral does not need: the keyword of Corral's that a
-function must have for the hint, and the hint."""
 
 
 def _hint(word: str, names: Sequence[str], pool: Collection[str]) -> str:

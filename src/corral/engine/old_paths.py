@@ -20,6 +20,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
+# Old packages and where their modules are now, except those in MODULES.
 ROOMS = {
     "adapters": "engine.adapters",
     "bench": "tools.bench",
@@ -38,8 +39,8 @@ ROOMS = {
     "transport": "engine.transport",
     "workers": "engine.worker",
 }
-"""Old packages and where their modules are now, except those in MODULES."""
 
+# Renamed modules that saved files or programs may name.
 MODULES = {
     "adapters.flattened": "engine.adapters.flattened_agents",
     "adapters.from_aec": "engine.adapters.aec",
@@ -82,18 +83,17 @@ MODULES = {
     "workers.kit": "engine.worker.rebuild_spec",
     "workers.luggage": "engine.worker.serialization",
 }
-"""Renamed modules that saved files or programs may name."""
 
+# Old packages whose names are public modules today.
 PUBLIC = ("doctor", "testing")
-"""Old packages whose names are public modules today."""
 
+# (old module, old name) -> the name now, where classes or functions were renamed.
 NAMES = {
     ("adapters.from_returns", "returns_env"): "ReturnsAdapter",
     ("engine.adapters.returned_agents", "returns_env"): "ReturnsAdapter",
     ("run.revisit", "Revisit"): "LoadedRun",
     ("workers.kit", "Kit"): "RebuildSpec",
 }
-"""(old module, old name) -> the name now, where classes or functions were renamed."""
 
 
 def current(name: str) -> str | None:

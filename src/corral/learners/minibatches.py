@@ -27,15 +27,18 @@ Numbers = NDArray[np.intp]
 
 @dataclass(frozen=True, slots=True)
 class RolloutTensors:
-    """Tensors of (rows, ...)."""
+    """Tensors of (rows, ...).
+
+    Attributes:
+        leaves: Of the observations.
+        log_prob: Of the chosen actions, by the policy that collected.
+        value: Of the observations, by the policy that collected.
+    """
 
     leaves: list[Any]
-    """Of the observations."""
     chosen: Any
     log_prob: Any = None
-    """Of the chosen actions, by the policy that collected."""
     value: Any = None
-    """Of the observations, by the policy that collected."""
     advantage: Any = None
     returns: Any = None
 
@@ -52,7 +55,7 @@ class RolloutTensors:
         rest = self.chosen, self.log_prob, self.value, self.advantage, self.returns
         return RolloutTensors(
             [function(leaf) for leaf in self.leaves],
-            *(None if one is None else function(one) for one in rest),
+            *[None if one is None else function(one) for one in rest],
         )
 
     def quantities(self) -> list[tuple[str, Any]]:
@@ -69,26 +72,32 @@ class RolloutTensors:
 
 @dataclass(frozen=True, slots=True)
 class TensorBatch:
-    """A minibatch; with a memory, its rows are packed sequences."""
+    """A minibatch; with a memory, its rows are packed sequences.
+
+    Attributes:
+        carry: The recurrent state at the beginning of each sequence.
+    """
 
     rows: RolloutTensors
     batch_sizes: Any = None
     carry: Any = None
-    """The recurrent state at the beginning of each sequence."""
 
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """Sequences in packed order."""
+    """Sequences in packed order.
+
+    Attributes:
+        index: Which rows, in that order.
+        batch_sizes: How many sequences have a first row, a second row, ...
+        slots: By sequence: its slot.
+        fresh: By sequence: whether it begins with nothing remembered.
+    """
 
     index: Numbers
-    """Which rows, in that order."""
     batch_sizes: Numbers
-    """How many sequences have a first row, a second row, ..."""
     slots: Numbers
-    """By sequence: its slot."""
     fresh: Flags
-    """By sequence: whether it begins with nothing remembered."""
 
 
 def minibatches(

@@ -26,7 +26,9 @@ def as_vector(weights: Sequence[Any]) -> Any:
 class Optimiser:
     """Moves the weights of a net; from now on they are views of one vector."""
 
-    def __init__(self, net: Any, epsilon: float = EPSILON) -> None:
+    def __init__(
+        self, net: Any, epsilon: float = EPSILON, weight_decay: float = 0.0
+    ) -> None:
         self._weights = [one for one in net.parameters() if one.requires_grad]
         self.vector = nn.Parameter(as_vector(self._weights))
         self._gradient = torch.zeros_like(self.vector)
@@ -34,7 +36,9 @@ class Optimiser:
         for weight, part in zip(self._weights, parts, strict=True):
             weight.grad = part.view_as(weight)
         self.vector.grad = self._gradient
-        self._adam = torch.optim.Adam([self.vector], eps=epsilon, fused=True)
+        self._adam = torch.optim.Adam(
+            [self.vector], eps=epsilon, weight_decay=weight_decay, fused=True
+        )
 
     def minimise(self, loss: Any, lr: float, max_norm: float | None = None) -> float:
         """Move these weights alone against the gradient of a loss; return its norm."""

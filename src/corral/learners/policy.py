@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import copy
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,13 +16,20 @@ from corral.learners.nets.actor_critic import ActorCritic
 from corral.learners.nets.encoders import split
 from corral.learners.nets.numpy_forward import numpy_forward_of
 from corral.learners.protocol import PolicyVariants
-from corral.learners.tensors import Device, in_passes, to_array, to_tensor
+from corral.learners.tensors import (
+    Device,
+    in_passes,
+    load_weights,
+    to_array,
+    to_tensor,
+    weights_of,
+)
 from corral.learners.torch_import import torch
 
+# Rows of every forward pass, where a row must not depend on how many there are.
 FORWARD_ROWS = 16
-"""Rows of every forward pass, where a row must not depend on how many there are."""
+# The extras of a decision, and so of a rollout.
 CHOSEN, LOG_PROB, VALUE = "chosen", "log_prob", "value"
-"""The extras of a decision, and so of a rollout."""
 
 
 class NetPolicy(PolicyVariants):
@@ -30,29 +38,44 @@ class NetPolicy(PolicyVariants):
     Its decisions have the extras `log_prob` and `value`, and for a Box `chosen`: the
     action before it was cut to the bounds of its space.
 
-    Its variants, for evaluation, are exact: they compute row by row, or in passes of a
-    fixed size, so that a row's last bits do not depend on the batch that it is part of.
+    An exact one computes row by row, or in passes of a fixed size, so that a row's last
+    bits do not depend on the batch that it is part of. Its variants, for evaluation,
+    are exact.
 
     Args:
         net: the actor and the critic.
         observation_space: of one env.
         device: where the net is.
+        exact: whether rows are independent of their batch to the last bit.
     """
 
     def __init__(
-        self, net: ActorCritic, observation_space: Space[Any], device: Device
+        self,
+        net: ActorCritic,
+        observation_space: Space[Any],
+        device: Device,
+        exact: bool = False,
     ) -> None:
         self._net = net
         self._head = net.head
         self._space = observation_space
         self._device = device
         self._numpy_forward = numpy_forward_of(net)
-        self._exact = False
+        self._exact = exact
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Of a copy: its numpy net has to use the weights of the copied net."""
+        self.__dict__.update(state)
+        self._numpy_forward = numpy_forward_of(self._net)
 
     def _with(self, greedy: bool) -> NetPolicy:
         other = super()._with(greedy)
         other._exact = True
         return other
+
+    def exact(self) -> NetPolicy:
+        """Return a copy whose rows do not depend on their batch, with the same net."""
+        return self._with(self.greedy)
 
     # What a collector asks --------------------------------------------------------
 
@@ -78,6 +101,25 @@ class NetPolicy(PolicyVariants):
         """Return the carry at the start of an episode: zeros, or None."""
         memory = self._net.memory
         return None if memory is None else mapped(to_array, memory.zeros(rows))
+
+    # Its weights ------------------------------------------------------------------
+
+    def weights(self) -> dict[str, NDArray[Any]]:
+        """Return the weights of the net, by name."""
+        return weights_of(self._net)
+
+    def load_weights(self, weights: Mapping[str, NDArray[Any]]) -> None:
+        """Set the weights of the net."""
+        load_weights(self._net, weights)
+
+    def on(self, device: str) -> NetPolicy:
+        """Return a copy on another device."""
+        other = copy.copy(self)
+        other._device = torch.device(device)
+        other._net = copy.deepcopy(self._net).to(other._device)
+        other._head = other._net.head
+        other._numpy_forward = numpy_forward_of(other._net)
+        return other
 
     # The net ----------------------------------------------------------------------
 

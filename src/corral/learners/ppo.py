@@ -100,13 +100,13 @@ class PPOConfig(LearnerConfig):
             )
 
 
+# What a minibatch computes, causes first.
 CHECKED_VALUES = (
     "the policy's output",
     "the value of an observation",
     "the policy loss",
     "the value loss",
 )
-"""What a minibatch computes, causes first."""
 
 
 # --- the learner ------------------------------------------------------------------
@@ -139,8 +139,8 @@ class PPO:
         self.config = config = PPOConfig() if config is None else config
         self.total_steps = total_steps
         config.check_length(total_steps)
+        # Env steps learnt from.
         self.steps = 0
-        """Env steps learnt from."""
         self.updates = 0
         self.observation_space = observation_space
         self.device = torch.device(device)

@@ -25,23 +25,24 @@ from numpy.typing import NDArray
 
 from corral.core import EnvSpec
 from corral.engine.pool import Pool
-from corral.errors import MissingExtra
+from corral.errors import requires
 from corral.rollouts.rollout import EpisodeSummary
 
-try:
+with requires("learners need pydantic: pip install 'corral[train]'"):
     from pydantic import BaseModel, ConfigDict, Field
-except ImportError as error:
-    raise MissingExtra("learners need pydantic: pip install 'corral[train]'") from error
 
 # What is collected for one update -----------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The next rows of every slot; `update` is given a `corral.Rollout`."""
+    """The next rows of every slot; `update` is given a `corral.Rollout`.
+
+    Attributes:
+        count: Rows per slot.
+    """
 
     count: int
-    """Rows per slot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +54,14 @@ class Episodes:
 
 @dataclass(frozen=True, slots=True)
 class Trials:
-    """Several episodes of one task each; `update` is given an `EpisodeBatch`."""
+    """Several episodes of one task each; `update` is given an `EpisodeBatch`.
+
+    Attributes:
+        episodes: Episodes per trial.
+    """
 
     count: int
     episodes: int = 2
-    """Episodes per trial."""
 
 
 Wants: TypeAlias = Rows | Episodes | Trials
@@ -98,8 +102,8 @@ class LearnerConfig(BaseModel):
     )
 
 
+# A setting's type: an integer >= 1.
 Count: TypeAlias = Annotated[int, Field(ge=1)]
-"""A setting's type: an integer >= 1."""
 
 
 def setting(default: Any, description: str, **limits: Any) -> Any:
@@ -109,17 +113,20 @@ def setting(default: Any, description: str, **limits: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class LearnerSetup:
-    """What a learner is made from."""
+    """What a learner is made from.
+
+    Attributes:
+        spec: Of one env: `observation_space` and `action_space`.
+        settings: The learner's group of the config: an instance of its `Config`.
+        pool: The envs, for a learner that collects by itself.
+        total_steps: Env steps of the whole run, for schedules.
+    """
 
     spec: EnvSpec
-    """Of one env: `observation_space` and `action_space`."""
     settings: Any
-    """The learner's group of the config: an instance of its `Config`."""
     pool: Pool | None = None
-    """The envs, for a learner that collects by itself."""
     seed: int = 0
     total_steps: int | None = None
-    """Env steps of the whole run, for schedules."""
     device: str = "cpu"
     mode: str = "sync"
     normalise_obs: bool = False
@@ -138,6 +145,13 @@ class Learner:
             a chart under its own name.
         packages: distributions whose versions a run writes down.
         needs_pool: whether it cannot be made without envs.
+        trains_teams: whether its envs are PettingZoo's; an observation is then that of
+            a team, see `corral.engine.adapters.team`.
+
+    Attributes:
+        policy: Acts in the envs (see `corral.Policy`), and has `deterministic()`,
+            `stochastic()` and `frozen()`; see `PolicyVariants`. If its rows depend on
+            their batch in the last bits, `exact()` returns a copy whose rows do not.
     """
 
     Config: ClassVar[type[BaseModel]] = LearnerConfig
@@ -146,10 +160,9 @@ class Learner:
     charts: ClassVar[Mapping[str, tuple[str, str]]] = {}
     packages: ClassVar[tuple[str, ...]] = ()
     needs_pool: ClassVar[bool] = False
+    trains_teams: ClassVar[bool] = False
 
     policy: Any
-    """Acts in the envs (see `corral.Policy`), and has `deterministic()`,
-    `stochastic()` and `frozen()`; see `PolicyVariants`."""
 
     def __init_subclass__(cls) -> None:
         own = vars(cls)

@@ -1,6 +1,6 @@
 """Which learners there are, by the name that `learner:` has in a config.
 
-    ppo, sac, td3       Corral's own
+    ppo, sac, taac, td3 Corral's own
     sb3_ppo             Stable-Baselines3's PPO
     my_package:Class    a class of yours that derives from `Learner`
 
@@ -17,15 +17,16 @@ from corral.errors import OptionError
 if TYPE_CHECKING:
     from corral.learners.protocol import Learner
 
+# Name -> its class.
 LEARNERS = {
     "ppo": "corral.learners.ppo_learner:PPOLearner",
     "sac": "corral.learners.off_policy.learner:SACLearner",
     "sb3_ppo": "corral.learners.sb3_learner:SB3Learner",
+    "taac": "corral.learners.taac.learner:TAACLearner",
     "td3": "corral.learners.off_policy.learner:TD3Learner",
 }
-"""Name -> its class."""
+# Name -> the extras that it needs beside `train`.
 EXTRAS = {"sb3_ppo": ("sb3",)}
-"""Name -> the extras that it needs beside `train`."""
 
 
 def learner_class(name: str) -> type[Learner]:

@@ -12,12 +12,12 @@ from typing import Literal
 
 Schedule = Literal["constant", "linear", "cosine"]
 
+# Name -> what is left of the number, once a part in [0, 1] of the run is done.
 SCHEDULES: dict[str, Callable[[float], float]] = {
     "constant": lambda done: 1.0,
     "linear": lambda done: 1.0 - done,
     "cosine": lambda done: (1.0 + math.cos(math.pi * done)) / 2.0,
 }
-"""Name -> what is left of the number, once a part in [0, 1] of the run is done."""
 
 
 def scheduled(value: float, schedule: Schedule, done: float) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from corral.engine.tree import mapped
 from corral.learners.torch_import import torch
 
+# What torch takes as one.
 Device = Any
-"""What torch takes as one."""
 
 
 def to_tensor(array: NDArray[Any], device: Device) -> Any:
@@ -29,6 +29,18 @@ def to_array(tensor: Any) -> NDArray[Any]:
     """A tensor as an array, which shares its memory on the CPU."""
     array: NDArray[Any] = tensor.cpu().numpy()
     return array
+
+
+def weights_of(module: Any) -> dict[str, NDArray[Any]]:
+    """The parameters and buffers of a module; on the CPU they share its memory."""
+    return {name: to_array(one) for name, one in module.state_dict().items()}
+
+
+def load_weights(module: Any, weights: Mapping[str, NDArray[Any]]) -> None:
+    """Set the parameters and buffers of a module, in place."""
+    with torch.no_grad():
+        for name, tensor in module.state_dict().items():
+            tensor.copy_(torch.from_numpy(weights[name]))
 
 
 def one_axis(array: NDArray[Any]) -> NDArray[Any]:

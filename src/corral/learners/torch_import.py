@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from corral.errors import MissingExtra
+from corral.errors import requires
 
-try:
+with requires("learners need torch: pip install 'corral[train]'"):
     import torch
     from torch import nn
     from torch.nn import functional
-except ImportError as error:
-    raise MissingExtra("learners need torch: pip install 'corral[train]'") from error
 
 __all__ = ["functional", "nn", "torch"]

@@ -32,17 +32,22 @@ class Actor:
     """
 
     def __init__(
-        self, policy: Policy, action: SpaceParts, slots: int, norm: ObsNorm | None
+        self,
+        policy: Policy,
+        action: SpaceParts,
+        slots: int,
+        norm: ObsNorm | None,
+        copies: Sequence[int] | None = None,
     ) -> None:
         self.norm = norm
         self._slots = slots
         self._space = action
+        # The last action of each slot, part by part; zeros before the first.
         self._last = [
             np.zeros((slots, *part.shape), part.dtype) for part in action.parts
         ]
-        """The last action of each slot, part by part; zeros before the first."""
         self._last_is_ours = True
-        self._generators = SlotGenerators(slots)
+        self._generators = SlotGenerators(slots, copies)
         self._all_slots = RowGenerators(self._generators, np.arange(slots))
         self.follow(policy)
 
@@ -62,10 +67,10 @@ class Actor:
             self._initial = initial(self._slots)
             carries.check_rows(self._initial, self._slots)
         if started is None:
+            # Of all slots.
             self.carry: Any = self._initial
-            """Of all slots."""
+            # False while the array may be the policy's own: copy it before writing.
             self._carry_is_ours = False
-            """False while the array may be the policy's own: copy it before writing."""
         elif self.carry is not None and started.any():
             self._reset_carry(np.flatnonzero(started).tolist())
 
@@ -116,9 +121,11 @@ class Actor:
 
     def _act_for_some(self, step: Step) -> tuple[Step, Decision]:
         slots, rows = step.slots, step.slots.tolist()
-        obs = step.obs if self.norm is None else self.norm(step.obs)
-        last = self._space.batch([array[slots] for array in self._last])
-        seen = replace(step, obs=obs, previous_action=last)
+        seen = step
+        if self.norm is not None:
+            seen = replace(step, obs=self.norm(step.obs))
+        last = [array[slots] for array in self._last]
+        seen.previous_action = self._space.batch(last)
         carry = self.carry_of(rows)
         rng = RowGenerators(self._generators, slots)
         decision = self.policy.act(seen, carry, rng)
@@ -155,7 +162,7 @@ class Actor:
             )
         carries.check_rows(carry, rows)
 
-    # Values ---------------------------------------------------------------------------
+    # The carry ------------------------------------------------------------------------
 
     def carry_of(self, slots: Sequence[int]) -> Any:
         """A copy of the carry of some slots."""
@@ -165,18 +172,19 @@ class Actor:
         """A copy of the carry of all slots."""
         return None if self.carry is None else carries.copied(self.carry)
 
-    def value(self, obs: Any, carry: Any, rows: int) -> NDArray[np.float64]:
-        """The policy's values of observations, which are normalised already."""
-        value_of = getattr(self.policy, "value", None)
-        if value_of is None:
-            return np.zeros(rows)
-        value = np.asarray(value_of(obs, carry), np.float64)
-        if value.shape != (rows,):
-            raise OptionError(
-                f"policy.value returned shape {value.shape} for {rows} observations; "
-                f"expected ({rows},)"
-            )
-        return value
+
+def values_of(policy: Policy, obs: Any, carry: Any, rows: int) -> NDArray[np.float64]:
+    """The policy's values of observations, which are normalised already."""
+    value_of = getattr(policy, "value", None)
+    if value_of is None:
+        return np.zeros(rows)
+    value = np.asarray(value_of(obs, carry), np.float64)
+    if value.shape != (rows,):
+        raise OptionError(
+            f"policy.value returned shape {value.shape} for {rows} observations; "
+            f"expected ({rows},)"
+        )
+    return value
 
 
 def check_pool(thing: Any) -> None:

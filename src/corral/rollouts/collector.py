@@ -1,45 +1,32 @@
 """A collector runs a policy in the slots of a pool, and returns rollouts.
 
-    seen, decision = actor.act(step)       the policy decides
-    pool.send(decision.action)             the workers step
-    buffer.add_decision(...)               meanwhile, the decision is stored
-    step = pool.recv()
-    buffer.reward[row] = step.reward       and then its result
-
-Three modes fill the buffer: for which slots the policy acts, and when.
-
-    sync          all slots together
-    two_groups    one half, while the other half steps
-    first_ready   the slots whose results arrived first
-
-Each slot acts as many times as the buffer has rows. The rows of a slot depend on its
-own past alone, so all three modes write the same rollout.
+filled = filler.fill(steps)        rows of every slot: see `filling`
+rollout = finished(filled)         values to bootstrap from, normalisers
 """
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
-from itertools import cycle
+from numbers import Real
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from corral.core import Policy, Step
+from corral.core import Policy
 from corral.engine.keywords import check_choice, checked_keywords
 from corral.engine.pool import Pool
-from corral.engine.pool.groups import two_groups
 from corral.engine.worker.seeds import SeedDomain, episode_seed
 from corral.errors import OptionError, OrderError
 from corral.rollouts import carry as carries
-from corral.rollouts.actor import Actor, check_pool
+from corral.rollouts.actor import check_pool, values_of
+from corral.rollouts.filling import Boundary, Filled, Filler
 from corral.rollouts.normalise import ObsNorm, RewardNorm, check_finite
+from corral.rollouts.published_policy import ACT_IN, PublishedPolicy
 from corral.rollouts.rollout import Rollout
 from corral.rollouts.rollout_buffer import RolloutBuffer
-from corral.rollouts.space_rows import Array, At, SpaceParts, joined, owned, some_of
-
-MODES = ("sync", "two_groups", "first_ready")
+from corral.rollouts.space_rows import SpaceParts
+from corral.rollouts.workers_filling import WorkersFiller
 
 
 class Collector:
@@ -60,6 +47,11 @@ class Collector:
         min_slots: ("first_ready") number of slots to wait for (default: half of them).
         obs_norm: normalises observations; updated with every rollout.
         reward_norm: normalises rewards; updated with every rollout.
+        act_in: "caller", or "workers": each worker has a copy of the policy and steps
+            its slots with it, without a message for every step. Rollouts are the same
+            if a row's decision does not depend on its batch. Before a rollout the
+            workers get what has changed: the weights of a policy with `weights` and
+            `load_weights`, or else the pickled policy.
     """
 
     @checked_keywords(pool=Pool)
@@ -72,47 +64,46 @@ class Collector:
         min_slots: int | None = None,
         obs_norm: ObsNorm | None = None,
         reward_norm: RewardNorm | None = None,
+        act_in: str = "caller",
     ) -> None:
         check_pool(pool)
+        check_choice("act_in", act_in, ACT_IN)
         self.pool = pool
+        self._act_in = act_in
+        # The root of all seeds: the pool's seed when the collector was made.
         self.seed = pool.seed
-        """The root of all seeds: the pool's seed when the collector was made."""
         self._root = pool.seed
         self._obs_space = SpaceParts(pool.spec.observation_space)
-        self._action_space = SpaceParts(pool.spec.action_space)
-        self._slots = pool.num_envs
-        self._same_step = pool.autoreset == "same_step"
-        self.choose(mode, min_slots)
         self.obs_norm = obs_norm
         self.reward_norm = reward_norm
-        self._actor = Actor(policy, self._action_space, self._slots, obs_norm)
-        self._seeds = [-1] * self._slots
-        self._now: Step | None = None
-        """The step that the next row starts from; None if episodes have to be reset."""
+        self._published = PublishedPolicy(policy, shared=act_in == "workers")
+        self._filler: Filler | WorkersFiller
+        if act_in == "workers":
+            self._filler = WorkersFiller(pool, self._published, obs_norm)
+        else:
+            inline = pool.layout.backend == "serial"
+            self._filler = Filler(pool, policy, obs_norm, inline)
+        self.choose(mode, min_slots)
+        # Whether episodes continue with the next row; if not, they are reset.
+        self._running = False
+        # The pool's send count after the last row.
         self._sends = -1
-        """The pool's send count at that step."""
 
     def choose(self, mode: str, min_slots: int | None = None) -> None:
         """Switch to another mode; rollouts are the same in each."""
-        check_choice("mode", mode, MODES)
-        if min_slots is not None and mode != "first_ready":
-            raise OptionError(f'min_slots is for mode="first_ready"; mode is {mode!r}')
-        if min_slots is not None and not 1 <= min_slots <= self._slots:
-            raise OptionError(
-                f"min_slots is {min_slots!r}; it must be from 1 to {self._slots}"
-            )
-        self.mode = mode
-        self.min_slots = min_slots
+        self._filler.choose(mode, min_slots)
+        self.mode, self.min_slots = mode, min_slots
 
     @property
     def policy(self) -> Policy:
         """The policy that acts; can be replaced between two rollouts."""
-        return self._actor.policy
+        return self._published.policy
 
     @policy.setter
     def policy(self, policy: Policy) -> None:
-        if policy is not self._actor.policy:
-            self._actor.follow(policy)
+        if policy is not self.policy:
+            self._published.follow(policy)
+            self._filler.follow(policy)
 
     # Collecting -----------------------------------------------------------------------
 
@@ -124,7 +115,7 @@ class Collector:
             end_episodes: truncate the running episodes after the last row, as
                 `end_episodes` does with this number.
         """
-        if steps < 1 or steps != int(steps):
+        if not isinstance(steps, Real) or steps < 1 or steps % 1:
             raise OptionError(f"steps is {steps!r}; it must be an integer >= 1")
         if self.pool.autoreset in ("off", "hold"):
             raise OptionError(
@@ -132,30 +123,21 @@ class Collector:
                 'follows; make the pool with autoreset="same_step" or "next_step", or '
                 "use run_episodes"
             )
-        now = self._begin(self._root) if self._now is None else self._now
+        if not self._running:
+            self._begin(self._root)
         if self._sends != self.pool.send_count:
             raise OrderError(
                 "the pool was stepped or reset outside this collector since its last "
                 "rollout, so its episodes cannot continue; call end_episodes(number) "
                 "to start new ones, or give each collector a pool of its own"
             )
-        self._actor.refresh(now.started)
-        first_carry = self._actor.copied_carry()
-        buffer = RolloutBuffer(
-            self._obs_space, self._action_space, int(steps), now.started, self.obs_norm
-        )
-        self._now = None  # if anything fails below, the next call resets
-        fill = {
-            "sync": self._sync,
-            "two_groups": self._two_groups,
-            "first_ready": self._first_ready,
-        }
-        now = fill[self.mode](buffer, now)
-        self._actor.own_last()  # the caller will own the buffer
+        self._running = False  # if anything fails below, the next call resets
+        version = self._published.publish()
+        filled = self._filler.fill(int(steps))
         if end_episodes is not None:
-            now = self._cut_off(buffer, now, end_episodes)
-        rollout = self._finished(buffer, now, first_carry)
-        self._now, self._sends = now, self.pool.send_count
+            self._cut_off(filled, end_episodes)
+        rollout = self._finished(filled, version)
+        self._running, self._sends = True, self.pool.send_count
         return rollout
 
     # Episodes -------------------------------------------------------------------------
@@ -173,136 +155,43 @@ class Collector:
     def _numbered(self, number: int) -> int:
         return episode_seed(self.seed, number, SeedDomain.NUMBERED)
 
-    def _begin(self, root: int) -> Step:
+    def _begin(self, root: int) -> Boundary:
         """Reset every slot; its episodes have seeds from (root, slot, 0, 1, ...)."""
-        self._now = None
+        self._running = False
         self.pool.drain()
         # If anything fails from here on, the next attempt uses other seeds.
         self._root = episode_seed(root, SeedDomain.RETRIES)
-        now = owned(self._obs_space, self.pool.reset(seed=root))
-        self._seeds[:] = now.seed.tolist()
-        self._actor.start(range(self._slots), self._seeds)
-        self._now, self._sends = now, self.pool.send_count
-        return now
+        start = self._filler.begin(root)
+        self._running, self._sends = True, self.pool.send_count
+        return start
 
-    def _cut_off(self, buffer: RolloutBuffer, now: Step, number: int) -> Step:
+    def _cut_off(self, filled: Filled, number: int) -> None:
         """Truncate the running episodes after the last row, and start new ones."""
+        buffer, after = filled.buffer, filled.after
         running = buffer.valid[-1] & ~(buffer.terminated[-1] | buffer.truncated[-1])
         for slot in np.flatnonzero(running).tolist():
-            buffer.truncate_after_last_row(now, slot, self._actor.carry_of([slot]))
-        return self._begin(self._numbered(number))
-
-    # Modes ----------------------------------------------------------------------------
-
-    def _sync(self, buffer: RolloutBuffer, step: Step) -> Step:
-        """All slots together; returns the step after the last row."""
-        decide, conclude = self._decide, self._conclude
-        recv = self.pool.recv
-        for row in range(buffer.rows):
-            decide(buffer, row, step, None)
-            step = recv(copy=False)
-            conclude(buffer, row, step)
-        return owned(self._obs_space, step)
-
-    def _two_groups(self, buffer: RolloutBuffer, step: Step) -> Step:
-        """Act for one half of the slots while the other half steps."""
-        groups = two_groups(self.pool)
-        turns = cycle(groups)
-        parts = [some_of(self._obs_space, step, group) for group in groups]
-        recv = self.pool.recv
-        return self._in_parts(
-            buffer, parts, lambda: recv(slots=next(turns), copy=False)
-        )
-
-    def _first_ready(self, buffer: RolloutBuffer, step: Step) -> Step:
-        """Act for the slots whose results arrived first, `min_slots` or more."""
-        pool = self.pool
-        count = self.min_slots or max(1, self._slots // 2)
-        return self._in_parts(
-            buffer,
-            [step],
-            lambda: pool.recv(min_slots=min(count, pool.waiting), copy=False),
-        )
-
-    def _in_parts(
-        self, buffer: RolloutBuffer, parts: list[Step], receive: Callable[[], Step]
-    ) -> Step:
-        pool = self.pool
-        row = np.zeros(buffer.slots, np.intp)  # by slot: the row that it fills next
-        for part in parts:
-            self._decide(buffer, (0, part.slots), part, part.slots)
-        done = []
-        while pool.waiting:
-            step = receive()
-            rows = row[step.slots]
-            self._conclude(buffer, (rows, step.slots), step)
-            rows = row[step.slots] = rows + 1
-            on = rows < buffer.rows
-            if not on.all():
-                done.append(some_of(self._obs_space, step, ~on))
-                if not on.any():
-                    continue
-                step = some_of(self._obs_space, step, on)
-            self._decide(buffer, (rows[on], step.slots), step, step.slots)
-        return joined(self._obs_space, done)
-
-    # A row ----------------------------------------------------------------------------
-
-    def _decide(
-        self, buffer: RolloutBuffer, at: At, step: Step, slots: Array | None
-    ) -> None:
-        seen, decision = self._actor.act(step)
-        whole = slots is None or len(slots) == buffer.slots
-        self.pool.send(decision.action, None if whole else slots)
-        # Stored while the workers step.
-        actions = buffer.add_decision(at, step, seen, decision)
-        self._actor.acted(slots, actions)
-
-    def _conclude(self, buffer: RolloutBuffer, at: At, step: Step) -> None:
-        buffer.reward[at] = step.reward
-        count = np.count_nonzero
-        # With same_step every episode that ends starts again in the same step.
-        if count(step.started) or (not self._same_step and count(step.ended)):
-            buffer.add_flags(at, step)
-            self._follow_episodes(buffer, at, step)
-
-    def _follow_episodes(self, buffer: RolloutBuffer, at: At, step: Step) -> None:
-        """Record episodes that ended, and start those that began.
-
-        Slot by slot: usually there are few, and then numbers are quicker than arrays.
-        """
-        seeds, ended, started = self._seeds, step.ended, step.started
-        rows = None if isinstance(at, int) else at[0].tolist()
-        begun: list[int] = []
-        for position in (ended | started).nonzero()[0].tolist():
-            slot = step.slots.item(position)
-            if ended.item(position):
-                row = at if rows is None else rows[position]
-                carry = self._actor.carry_of([slot])
-                buffer.add_end(row, step, position, seeds[slot], carry)
-            if started.item(position):
-                seeds[slot] = step.seed.item(position)
-                begun.append(slot)
-        if begun:
-            self._actor.start(begun, [seeds[slot] for slot in begun])
+            carry = carries.rows_of(after.carry, [slot])
+            buffer.truncate_after_last_row(after.obs, slot, carry)
+        filled.after = self._begin(self._numbered(number))
 
     # The rollout ----------------------------------------------------------------------
 
-    def _finished(self, buffer: RolloutBuffer, now: Step, first_carry: Any) -> Rollout:
-        actor, obs_norm, space = self._actor, self.obs_norm, self._obs_space
+    def _finished(self, filled: Filled, version: int) -> Rollout:
+        buffer, after = filled.buffer, filled.after
+        policy, obs_norm, space = self.policy, self.obs_norm, self._obs_space
         places = sorted(buffer.ends)
         ends = [buffer.ends[place] for place in places]
         final_obs = space.stacked([end.final_obs for end in ends])
-        next_obs = space.copied(now.obs)
+        next_obs = after.obs
         if obs_norm is not None:  # with the scale of all rows, which is updated below
             final_obs, next_obs = obs_norm(final_obs), obs_norm(next_obs)
         bootstrap = np.zeros((buffer.rows, buffer.slots))
         cut = [number for number, end in enumerate(ends) if end.bootstrapped]
         if cut:
             carry = carries.joined([ends[number].carry for number in cut])
-            value = actor.value(space.some(final_obs, cut), carry, len(cut))
+            value = values_of(policy, space.some(final_obs, cut), carry, len(cut))
             bootstrap[tuple(zip(*(places[n] for n in cut), strict=True))] = value
-        next_value = actor.value(next_obs, actor.carry, buffer.slots)
+        next_value = values_of(policy, next_obs, after.carry, buffer.slots)
         return Rollout(
             obs=buffer.obs.whole(),
             action=buffer.action.whole(),
@@ -314,13 +203,17 @@ class Collector:
             extras=buffer.extras,
             final_obs=final_obs,
             next_obs=next_obs,
-            next_started=now.started.copy(),
-            first_carry=first_carry,
-            next_carry=actor.copied_carry(),
+            next_started=after.started,
+            first_carry=filled.first_carry,
+            next_carry=after.carry,
             bootstrap=bootstrap,
             next_value=next_value,
             episodes=tuple(end.summary for end in ends if end.summary is not None),
-            faults=tuple(end.fault for end in ends if end.fault is not None),
+            faults=(
+                *buffer.faults,
+                *(end.fault for end in ends if end.fault is not None),
+            ),
+            version=np.full(buffer.valid.shape, version, np.int64),
         )
 
     def _normalised(self, buffer: RolloutBuffer) -> NDArray[np.float64]:
@@ -358,8 +251,8 @@ class Collector:
                 norm.load_state_dict(saved)
 
 
+# The collectors of `collect`, by pool.
 _COLLECTORS: weakref.WeakKeyDictionary[Pool, Collector] = weakref.WeakKeyDictionary()
-"""The collectors of `collect`, by pool."""
 
 
 @checked_keywords(pool=Pool)
@@ -370,6 +263,7 @@ def collect(
     *,
     mode: str = "sync",
     min_slots: int | None = None,
+    act_in: str = "caller",
 ) -> Rollout:
     """Collect the next rows of every slot; episodes continue from call to call.
 
@@ -381,13 +275,17 @@ def collect(
         steps: number of rows.
         mode: as for `Collector`.
         min_slots: as for `Collector`.
+        act_in: as for `Collector`; with another one than before, new episodes start.
     """
     check_pool(pool)
-    collector = _COLLECTORS.get(pool)
-    if collector is None:
+    collector = before = _COLLECTORS.get(pool)
+    if collector is None or collector._act_in != act_in:
         # By proxy: otherwise this table would keep a pool open that nothing else uses.
         proxy = cast(Pool, weakref.proxy(pool))
-        collector = _COLLECTORS[pool] = Collector(proxy, policy)
+        collector = Collector(proxy, policy, act_in=act_in)
+        if before is not None:
+            collector._root = before._root  # other episodes than those before
+        _COLLECTORS[pool] = collector
     collector.policy = policy
     collector.choose(mode, min_slots)
     return collector.collect(steps)

@@ -9,65 +9,29 @@ without autoreset: when an episode ends, its slot starts the next item.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from corral.core import NO_TASK, Policy, Step
-from corral.engine.keywords import check_count, checked_keywords
+from corral.core import NO_TASK, Policy
+from corral.engine.keywords import check_choice, check_count, checked_keywords
 from corral.engine.pool import Pool
-from corral.engine.worker.seeds import SeedDomain, episode_seed
-from corral.errors import Fault, FaultError, OptionError
-from corral.rollouts.actor import Actor, check_pool
+from corral.engine.worker.seeds import SeedDomain, copy_seed, episode_seed
+from corral.errors import CorralError, OptionError
+from corral.rollouts.actor import check_pool
+from corral.rollouts.episode_run import (
+    Episode,
+    EpisodeItem,
+    EpisodeOptions,
+    EpisodesRun,
+    ItemQueue,
+)
 from corral.rollouts.normalise import ObsNorm
-from corral.rollouts.space_rows import SpaceParts, some_of
-from corral.rollouts.trajectories import Trajectories, Trajectory
+from corral.rollouts.published_policy import ACT_IN
+from corral.rollouts.workers_episodes import run_in_workers
 
-ROW_FIELDS = ("obs", "action", "reward", "extras", "final_obs")
-
-
-@dataclass(frozen=True, slots=True)
-class Episode:
-    """One item: what was asked for, and the result.
-
-    `obs`, `action`, `reward` and `extras` have one row per step and own their memory.
-    They are None, and {}, if rows were not kept or the item failed.
-    """
-
-    item: int
-    """Its index among the items asked for."""
-    seed: int
-    task: Any = NO_TASK
-    """`core.NO_TASK` if it has none."""
-    return_: float = float("nan")
-    """The sum of its rewards; nan if it failed."""
-    length: int = 0
-    terminated: bool = False
-    truncated: bool = False
-    info: dict[str, Any] = field(default_factory=dict)
-    """The info of its last step."""
-    obs: Any = None
-    action: Any = None
-    reward: NDArray[np.float64] | None = None
-    extras: dict[str, NDArray[Any]] = field(default_factory=dict)
-    final_obs: Any = None
-    """(1, ...): the last observation."""
-    faults: tuple[Fault, ...] = ()
-    """Faults on the way; after each the item was run again with the same seed."""
-    failed: bool = False
-    """Whether Corral gave up after the last of these faults."""
-
-    @property
-    def fault(self) -> Fault | None:
-        """Why the item failed, if it did."""
-        return self.faults[-1] if self.failed else None
-
-    def __len__(self) -> int:
-        return self.length
+__all__ = ["Episode", "drawn_task", "run_episodes"]
 
 
 @checked_keywords(pool=Pool)
@@ -85,6 +49,7 @@ def run_episodes(
     min_slots: int | None = None,
     obs_norm: ObsNorm | None = None,
     repeat: int = 1,
+    act_in: str = "caller",
 ) -> list[Episode]:
     """Run whole episodes; results are in the order of the items.
 
@@ -106,14 +71,19 @@ def run_episodes(
         obs_norm: normalises the policy's observations; it is not updated here.
         repeat: run each episode this often, with the same seed and task; only the
             policy's draws differ. The copies follow each other in the result.
+        act_in: "caller", or "workers": each worker has a copy of the policy, as for
+            `Collector`, and runs whole episodes. A free slot takes the next item,
+            whichever worker it is in. If a worker dies, all its items are run again;
+            of the faults that they had there, only the number is kept.
 
     Raises:
-        FaultError: an env or worker failed in a pool with on_fault="raise"; episodes
-            that were finished by then are in its `episodes`.
+        CorralError: an env or worker failed in a pool with on_fault="raise", or a task
+            cannot be sent; episodes that were finished by then are in its `episodes`.
     """
     check_pool(pool)
     check_count("max_restarts", max_restarts, least=0)
     check_count("repeat", repeat)
+    check_choice("act_in", act_in, ACT_IN)
     root = pool.seed if seed is None else seed
     items = _items(pool, episodes, tasks, seeds, root, repeat)
     if max_length is not None and max_length < 1:
@@ -121,128 +91,19 @@ def run_episodes(
     if not items:
         return []
     pool.drain()
-    run = _EpisodesRun(pool, policy, items, rows, max_restarts, max_length, obs_norm)
+    options = EpisodeOptions(rows, max_restarts, max_length)
+    # Under serial the one worker is the caller.
+    if act_in == "workers" and pool.layout.backend != "serial":
+        done = run_in_workers(pool, policy, items, options, obs_norm)
+        return [done[item.number] for item in items]
+    run = EpisodesRun(pool, policy, ItemQueue(items), options, obs_norm)
     try:
         while pool.waiting:
             run.advance(min_slots)
-    except FaultError as error:
+    except CorralError as error:
         error.episodes = tuple(run.done[number] for number in sorted(run.done))
         raise
     return [run.done[item.number] for item in items]
-
-
-@dataclass(slots=True)
-class _EpisodeItem:
-    """One episode asked for."""
-
-    number: int
-    seed: int
-    task: Any
-    draws: int
-    """Seed of the policy's draws."""
-    faults: list[Fault] = field(default_factory=list)
-
-
-class _EpisodesRun:
-    """The items that wait, run and are done."""
-
-    def __init__(
-        self,
-        pool: Pool,
-        policy: Policy,
-        items: Sequence[_EpisodeItem],
-        rows: bool,
-        max_restarts: int,
-        max_length: int | None,
-        norm: ObsNorm | None,
-    ) -> None:
-        self._obs_space = SpaceParts(pool.spec.observation_space)
-        self._action_space = SpaceParts(pool.spec.action_space)
-        self._pool = pool
-        self._actor = Actor(policy, self._action_space, pool.num_envs, norm)
-        self._trajectories = Trajectories(pool) if rows else None
-        self._max_restarts = max_restarts
-        self._max_length = max_length
-        self._queue = deque(items)
-        self._at: dict[int, _EpisodeItem] = {}  # by slot
-        self.done: dict[int, Episode] = {}
-        self._hand_out(range(pool.num_envs))
-
-    def advance(self, min_slots: int | None) -> None:
-        """Receive some results, and send the next actions."""
-        pool, kept = self._pool, self._trajectories
-        count = min(min_slots or (pool.waiting + 1) // 2, pool.waiting)
-        step = self._cut(pool.recv(min_slots=count))
-        complete = [] if kept is None else kept.received(step)
-        rows = {trajectory.slot: trajectory for trajectory in complete}
-        over = step.ended
-        for position in np.flatnonzero(over).tolist():
-            self._conclude(step, position, rows)
-        free = step.slots[over].tolist()
-        if over.any():
-            step = some_of(self._obs_space, step, ~over)
-        if len(step):
-            self._send(step)
-        self._hand_out(free)
-
-    def _cut(self, step: Step) -> Step:
-        """Truncate episodes that have reached `max_length`."""
-        if self._max_length is None:
-            return step
-        long = (step.episode_length >= self._max_length) & step.valid & ~step.ended
-        # No reset followed, so `obs` is the last observation.
-        truncated = step.truncated | long
-        return (
-            replace(step, truncated=truncated, final_obs=step.obs)
-            if long.any()
-            else step
-        )
-
-    def _send(self, step: Step) -> None:
-        _, decision = self._actor.act(step)
-        action, slots = decision.action, step.slots
-        self._pool.send(action, slots, autoreset="off")
-        self._actor.acted(slots, self._action_space.split(action, len(slots)))
-        if self._trajectories is not None:
-            self._trajectories.sent(action, slots, **decision.extras)
-
-    # Items ----------------------------------------------------------------------------
-
-    def _hand_out(self, slots: Sequence[int]) -> None:
-        """Start the next item in each of these slots, while there are any."""
-        chosen = list(slots)[: len(self._queue)]
-        if not chosen:
-            return
-        items = [self._queue.popleft() for _ in chosen]
-        self._at.update(zip(chosen, items, strict=True))
-        seeds = [item.seed for item in items]
-        self._actor.start(chosen, [item.draws for item in items])
-        self._pool.send_reset(chosen, seeds=seeds, tasks=[item.task for item in items])
-
-    def _conclude(self, step: Step, position: int, rows: dict[int, Trajectory]) -> None:
-        slot = step.slots.item(position)
-        item = self._at.pop(slot)
-        info = step.infos.of(position) if step.infos else {}
-        result: dict[str, Any] = {"failed": True}
-        if step.valid[position]:
-            result = {
-                "return_": step.episode_return.item(position),
-                "length": step.episode_length.item(position),
-                "terminated": step.terminated.item(position),
-                "truncated": step.truncated.item(position),
-                "info": info,
-            }
-            if slot in rows:
-                result |= {name: getattr(rows[slot], name) for name in ROW_FIELDS}
-        else:
-            item.faults.append(info["fault"])
-            own = sum(fault.kind != "shardmate" for fault in item.faults)
-            if own <= self._max_restarts:
-                self._queue.appendleft(item)  # it runs again, with the same seed
-                return
-        self.done[item.number] = Episode(
-            item.number, item.seed, item.task, faults=tuple(item.faults), **result
-        )
 
 
 def _items(
@@ -252,7 +113,7 @@ def _items(
     seeds: Sequence[int] | None,
     seed: int,
     repeat: int,
-) -> list[_EpisodeItem]:
+) -> list[EpisodeItem]:
     given = {"tasks": tasks, "seeds": seeds}
     counts = {name: len(each) for name, each in given.items() if each is not None}
     if episodes is not None:
@@ -272,8 +133,8 @@ def _items(
         own = episode_seed(seed, number) if seeds is None else int(seeds[number])
         task = drawn_task(pool, seed, number) if tasks is None else tasks[number]
         for copy in range(repeat):
-            draws = episode_seed(own, copy, SeedDomain.COPIES) if copy else own
-            items.append(_EpisodeItem(number * repeat + copy, own, task, draws))
+            draws = copy_seed(own, copy)
+            items.append(EpisodeItem(number * repeat + copy, own, task, draws))
     return items
 
 

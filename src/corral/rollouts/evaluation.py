@@ -23,25 +23,28 @@ from corral.rollouts.episodic import run_episodes
 from corral.rollouts.normalise import ObsNorm
 from corral.rollouts.number_format import rate, score
 
+# Keys of an episode's last info that hold whether it succeeded.
 SUCCESS_KEYS = ("is_success", "success")
-"""Keys of an episode's last info that hold whether it succeeded."""
+# Default number of parallel environments.
 DEFAULT_NUM_ENVS = 8
-"""Default number of parallel environments."""
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """The results of episodes, in the order of their seeds."""
+    """The results of episodes, in the order of their seeds.
+
+    Attributes:
+        returns: (episodes,); nan where an episode failed.
+        lengths: (episodes,); 0 where an episode failed.
+        infos: The infos of the last steps.
+        failed: Why episodes failed.
+    """
 
     returns: NDArray[np.float64]
-    """(episodes,); nan where an episode failed."""
     lengths: NDArray[np.int64]
-    """(episodes,); 0 where an episode failed."""
     seeds: tuple[int, ...]
     infos: tuple[dict[str, Any], ...]
-    """The infos of the last steps."""
     failed: tuple[Fault, ...]
-    """Why episodes failed."""
 
     @property
     def mean(self) -> float:
@@ -98,6 +101,7 @@ def evaluate(
     max_length: int | None = None,
     obs_norm: ObsNorm | None = None,
     repeat: int = 1,
+    act_in: str = "caller",
     **options: Any,
 ) -> Evaluation:
     """Run exactly this many episodes; the result does not depend on `num_envs`.
@@ -115,6 +119,7 @@ def evaluate(
         obs_norm: the normalisation that the policy was trained with.
         repeat: run each episode this often, with the same seed and task; see
             `run_episodes`.
+        act_in: "caller" or "workers"; see `run_episodes`.
         **options: everything else that `corral.Pool` takes, if `env` is not a pool.
     """
     if isinstance(env, Pool):
@@ -140,6 +145,7 @@ def evaluate(
             max_length=max_length,
             obs_norm=obs_norm,
             repeat=repeat,
+            act_in=act_in,
         )
     return Evaluation(
         returns=np.array([episode.return_ for episode in run], np.float64),

@@ -36,8 +36,8 @@ class RunningNorm:
         self.shape = shape
         self.count = 0
         self.mean: Floats = np.zeros(shape)
+        # 1 before the first update.
         self.variance: Floats = np.ones(shape)
-        """1 before the first update."""
 
     def update(self, values: NDArray[Any]) -> None:
         """Add a batch, `(count, *shape)`."""
@@ -89,12 +89,12 @@ class ObsNorm:
     def __init__(self, space: Space[Any], *, clip: float = CLIP) -> None:
         self._space = SpaceParts(space)
         self.clip = float(_positive(clip))
+        # By the leaf's path in the space.
         self.norms = {
             part.name: RunningNorm(part.shape)
             for part in self._space.parts
             if part.dtype.kind == "f"
         }
-        """By the leaf's path in the space."""
         self._refresh()
 
     def _refresh(self) -> None:
@@ -167,8 +167,8 @@ class RewardNorm:
         self.gamma = gamma
         self.clip = _positive(clip)
         self.norm = RunningNorm()
+        # By slot: the discounted return of its episode so far.
         self._returns: Floats | None = None
-        """By slot: the discounted return of its episode so far."""
 
     def __call__(self, reward: Floats, started: Flags, valid: Flags) -> Floats:
         """Update with the rewards of a rollout, and scale them.

@@ -14,14 +14,14 @@ from __future__ import annotations
 
 import math
 
+# Significant digits of a number without a standard deviation.
 SIGNIFICANT_DIGITS = 4
-"""Significant digits of a number without a standard deviation."""
+# Of a mean whose standard deviation is 0.
 EXACT_DIGITS = 8
-"""Of a mean whose standard deviation is 0."""
+# Of a standard deviation; its mean has as many decimal places.
 SPREAD_DIGITS = 2
-"""Of a standard deviation; its mean has as many decimal places."""
+# Smaller numbers are written as 1.2e-05.
 SMALLEST_FIXED = 1e-4
-"""Smaller numbers are written as 1.2e-05."""
 
 
 def score(mean: float, spread: float | None = None) -> str:

@@ -7,16 +7,18 @@ was part of, nor on the draws of other slots.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from hashlib import blake2b
 
 import numpy as np
 from numpy.typing import NDArray
 
+from corral.engine.worker.seeds import copy_seed
+
 Numbers = NDArray[np.float64]
 
+# Numbers drawn in advance for each row, if many rows draw together.
 NUMBERS_AHEAD = 64
-"""Numbers drawn in advance for each row, if many rows draw together."""
 DRAW_METHODS: dict[str, Callable[..., Numbers]] = {
     "random": np.random.Generator.random,
     "normal": np.random.Generator.standard_normal,
@@ -24,12 +26,19 @@ DRAW_METHODS: dict[str, Callable[..., Numbers]] = {
 
 
 class SlotGenerators:
-    """The generators of all slots; each is made at its first draw."""
+    """The generators of all slots; each is made at its first draw.
 
-    def __init__(self, slots: int) -> None:
+    Args:
+        slots: their number.
+        copies: the place of each in its group of equal episodes, whose draws differ
+            (default: there are no groups).
+    """
+
+    def __init__(self, slots: int, copies: Sequence[int] | None = None) -> None:
+        self._copies = [0] * slots if copies is None else copies
         self._seeds = list(range(-slots, 0))
+        # Slots whose generator has not been seeded for their episode.
         self._stale = set(range(slots))
-        """Slots whose generator has not been seeded for their episode."""
         self._generators: list[np.random.Generator | None] = [None] * slots
         self._blocks: dict[str, _NumbersAhead] = {}
 
@@ -40,7 +49,7 @@ class SlotGenerators:
         """
         for slot, seed in zip(slots, seeds, strict=True):
             if seed >= 0:
-                self._seeds[slot] = seed
+                self._seeds[slot] = copy_seed(seed, self._copies[slot])
                 self._stale.add(slot)
                 for blocks in self._blocks.values():
                     blocks.forget(slot)
@@ -107,8 +116,8 @@ class _NumbersAhead:
         self._first = np.arange(slots) * NUMBERS_AHEAD
         # The index of each slot's next number; NUMBERS_AHEAD if there is none.
         self._at = np.full(slots, NUMBERS_AHEAD)
+        # How often all slots can take `_count` numbers before the next check.
         self._left = 0
-        """How often all slots can take `_count` numbers before the next check."""
         self._count = 0
 
     def forget(self, slot: int) -> None:

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from corral.errors import OptionError
 
 Array = NDArray[np.float32]
+# Largest buffer that is allocated unless the caller raises the limit.
 MAX_GIB = 16.0
-"""Largest buffer that is allocated unless the caller raises the limit."""
 
 
 class Replay:
@@ -50,8 +50,8 @@ class Replay:
             )
         ends = np.cumsum([0, *columns.values()]).tolist()
         self._slices = dict(zip(columns, map(slice, ends, ends[1:]), strict=False))
+        # Number of rows ever added.
         self.total = 0
-        """Number of rows ever added."""
 
     @cached_property
     def _rows(self) -> Array:
@@ -139,10 +139,10 @@ class SequenceReplay(Replay):
         if window is not None and window < 1:
             raise OptionError(f"the window is {window}; it must be >= 1, or None")
         self.window = window
+        # (first row, length) of each stored episode, oldest first.
         self._episodes: NDArray[np.int64] = np.empty((0, 2), np.int64)
-        """(first row, length) of each stored episode, oldest first."""
+        # Windows in each episode and all before it; None until they are counted.
         self._ends: NDArray[np.int64] | None = None
-        """Windows in each episode and all before it; None until they are counted."""
 
     @property
     def episodes(self) -> int:

@@ -20,59 +20,74 @@ from corral.errors import Fault
 
 @dataclass(frozen=True, slots=True)
 class EpisodeSummary:
-    """An episode that ended in a rollout, terminated or truncated."""
+    """An episode that ended in a rollout, terminated or truncated.
+
+    Attributes:
+        row: The row of the rollout that it ended with.
+        seed: The seed that it was reset with; -1 if none.
+        return_: The sum of its rewards, not normalised.
+        terminated: False if it was truncated.
+        info: The info of its last step.
+    """
 
     slot: int
     row: int
-    """The row of the rollout that it ended with."""
     seed: int
-    """The seed that it was reset with; -1 if none."""
     return_: float
-    """The sum of its rewards, not normalised."""
     length: int
     terminated: bool
-    """False if it was truncated."""
     info: dict[str, Any]
-    """The info of its last step."""
 
 
 @dataclass(slots=True)
 class Rollout:
-    """`[rows, slots, ...]` arrays; `obs` and `action` in their space's structure."""
+    """`[rows, slots, ...]` arrays; `obs` and `action` in their space's structure.
+
+    Attributes:
+        obs: The policy's observations: normalised, if the collector has an `obs_norm`.
+        reward: Normalised, if the collector has a `reward_norm`.
+        started: True where `obs` is the first observation of an episode.
+        valid: False for padding rows, which must not be learned from: the slot was
+            reset instead of stepped (next_step), or the result of the action was lost
+            (a fault).
+        extras: The policy's extras, by name.
+        final_obs: (ends, ...): the last observations of the episodes that ended, one
+            for each True in `ended`, row by row.
+        next_obs: [slots, ...]: observations after the last row; of new episodes after
+            an end.
+        next_started: [slots]: True where `next_obs` is the first observation of an
+            episode.
+        first_carry: The policy's carry before row 0; one row per slot.
+        next_carry: The same after the last row, where the next rollout starts.
+        bootstrap: `policy.value` of the last observation of truncated episodes; 0
+            elsewhere.
+        next_value: [slots]: `policy.value` of `next_obs`; 0 if the policy has no
+            `value`.
+        episodes: Episodes that ended in this rollout, by row and slot.
+        faults: Faults that ended episodes; their rows are truncated and not valid.
+        version: [rows, slots]: the version of the weights that chose each row, counted
+            from 1 by the collector: one more whenever it finds that the policy's
+            `weights` have changed. 0 if the policy has none.
+    """
 
     obs: Any
-    """The policy's observations: normalised, if the collector has an `obs_norm`."""
     action: Any
     reward: NDArray[np.float64]
-    """Normalised, if the collector has a `reward_norm`."""
     terminated: NDArray[np.bool_]
     truncated: NDArray[np.bool_]
     started: NDArray[np.bool_]
-    """True where `obs` is the first observation of an episode."""
     valid: NDArray[np.bool_]
-    """False for padding rows, which must not be learned from: the slot was reset
-    instead of stepped (next_step), or the result of the action was lost (a fault)."""
     extras: dict[str, NDArray[Any]]
-    """The policy's extras, by name."""
     final_obs: Any
-    """(ends, ...): the last observations of the episodes that ended, one for each True
-    in `ended`, row by row."""
     next_obs: Any
-    """[slots, ...]: observations after the last row; of new episodes after an end."""
     next_started: NDArray[np.bool_]
-    """[slots]: True where `next_obs` is the first observation of an episode."""
     first_carry: Any
-    """The policy's carry before row 0; one row per slot."""
     next_carry: Any
-    """The same after the last row, where the next rollout starts."""
     bootstrap: NDArray[np.float64]
-    """`policy.value` of the last observation of truncated episodes; 0 elsewhere."""
     next_value: NDArray[np.float64]
-    """[slots]: `policy.value` of `next_obs`; 0 if the policy has no `value`."""
     episodes: tuple[EpisodeSummary, ...]
-    """Episodes that ended in this rollout, by row and slot."""
     faults: tuple[Fault, ...]
-    """Faults that ended episodes; their rows are truncated and not valid."""
+    version: NDArray[np.int64]
 
     @property
     def ended(self) -> NDArray[np.bool_]:

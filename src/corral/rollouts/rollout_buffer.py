@@ -15,33 +15,61 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from corral.core import Decision, Step
 from corral.errors import Fault, OptionError
 from corral.rollouts.normalise import ObsNorm
 from corral.rollouts.rollout import EpisodeSummary
-from corral.rollouts.space_rows import At, SpaceParts, SpaceRows, widened
+from corral.rollouts.space_rows import (
+    At,
+    SpaceParts,
+    SpaceRows,
+    widened,
+)
 
 Array = NDArray[Any]
 
 
 @dataclass(slots=True)
 class EpisodeEnd:
-    """The end of an episode in a rollout."""
+    """The end of an episode in a rollout.
+
+    Attributes:
+        final_obs: The last observation, part by part.
+        carry: After the last action; one row.
+        bootstrapped: Whether it was truncated, so that the value of what follows
+            counts.
+    """
 
     final_obs: list[Any]
-    """The last observation, part by part."""
     carry: Any
-    """After the last action; one row."""
     bootstrapped: bool
-    """Whether it was truncated, so that the value of what follows counts."""
     summary: EpisodeSummary | None = None
     fault: Fault | None = None
 
 
+# Arrays of a buffer by name.
+REWARD, TERMINATED, TRUNCATED, VALID, STARTED = (
+    *("reward", "terminated", "truncated", "valid", "started"),
+)
+OBS, ACTION, EXTRAS = "obs/", "action/", "extras/"
+# Rows times slots that are normalised together: they should stay in the cache.
+NORMALISED_TOGETHER = 2**12
+
+
 class RolloutBuffer:
-    """Arrays `[rows, slots, ...]`."""
+    """Arrays `[rows, slots, ...]`.
+
+    Args:
+        obs: the observation space.
+        action: the action space.
+        rows: number of rows.
+        started: of row 0, for each slot.
+        norm: what the policy's observations are normalised with, if those are stored.
+        memory: arrays to use, by the names of `arrays`; those of objects, and of
+            extras that do not fit, are made new.
+    """
 
     def __init__(
         self,
@@ -50,37 +78,81 @@ class RolloutBuffer:
         rows: int,
         started: NDArray[np.bool_],
         norm: ObsNorm | None = None,
+        memory: dict[str, Array] | None = None,
     ) -> None:
         slots = len(started)
         self.rows, self.slots = rows, slots
+        # The number of the first slot, where this buffer has a part of a pool's slots.
+        self.first_slot = 0
+        self.memory = {} if memory is None else memory
         self._space = obs
-        self.obs = SpaceRows(obs, rows, slots, norm and norm.dtype_of)
-        self.raw = None if norm is None else SpaceRows(obs, rows, slots)
-        """Observations before normalisation."""
-        self.action = SpaceRows(action, rows, slots)
-        self.reward = np.empty((rows, slots))
-        # As in the middle of an episode; `add_flags` writes all other rows.
-        self.terminated, self.truncated = (
-            np.zeros((rows, slots), np.bool_) for _ in range(2)
+        seen, chosen = (
+            (self._given(OBS), self._given(ACTION)) if self.memory else (None, None)
         )
-        self._started = np.zeros((rows + 1, slots), np.bool_)
+        self.obs = SpaceRows(obs, rows, slots, norm and norm.dtype_of, seen)
+        # Observations before normalisation.
+        self.raw = None if norm is None else SpaceRows(obs, rows, slots)
+        self.action = SpaceRows(action, rows, slots, None, chosen)
+        shape, given = (rows, slots), self.memory
+        self.reward = given[REWARD] if given else np.zeros(shape)
+        # As in the middle of an episode; `add_flags` writes all other rows.
+        self.terminated, self.truncated, self.valid = (
+            given[name] if given else np.zeros(shape, np.bool_)
+            for name in (TERMINATED, TRUNCATED, VALID)
+        )
+        self._started = given[STARTED] if given else np.zeros((rows + 1, slots), bool)
+        if given:  # it may have been used before
+            self.terminated[:] = self.truncated[:] = self._started[:] = False
+        self.valid[:] = True
         self._started[0] = started
         self.started = self._started[:-1]
-        self.valid = np.ones((rows, slots), np.bool_)
         self.extras: dict[str, Array] = {}
         self._named = False
+        # By row and slot, in the order in which they were added.
         self.ends: dict[tuple[int, int], EpisodeEnd] = {}
-        """By row and slot, in the order in which they were added."""
+        # What ended episodes before row 0.
+        self.faults: list[Fault] = []
+
+    def _given(self, prefix: str) -> dict[int, Array]:
+        """The given memory of the parts of a space."""
+        return {
+            int(name[len(prefix) :]): array
+            for name, array in self.memory.items()
+            if name.startswith(prefix)
+        }
+
+    def _extra(self, name: str, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
+        """An array for extras: the given one if it fits, else a new one."""
+        shape = (self.rows, self.slots, *shape)
+        array = self.memory.get(EXTRAS + name)
+        if array is None or array.shape != shape or array.dtype != dtype:
+            return np.zeros(shape, dtype)
+        return array
+
+    def arrays(self) -> dict[str, Array]:
+        """All arrays by name, with observations as they are stored."""
+        return {
+            REWARD: self.reward,
+            TERMINATED: self.terminated,
+            TRUNCATED: self.truncated,
+            VALID: self.valid,
+            STARTED: self._started,
+            **{f"{OBS}{n}": one for n, one in enumerate(self.obs.arrays)},
+            **{f"{ACTION}{n}": one for n, one in enumerate(self.action.arrays)},
+            **{f"{EXTRAS}{name}": one for name, one in self.extras.items()},
+        }
 
     def add_decision(
         self, at: At, step: Step, seen: Step, decision: Decision
     ) -> list[Array]:
-        """Store the step, as the policy saw it, and its decision.
+        """Store the step, as the policy saw it if it is normalised, and its decision.
 
         Returns the stored actions, part by part; views of a whole row.
         """
-        self.obs.write(at, seen.obs)
-        if self.raw is not None:
+        if self.raw is None:
+            self.obs.write(at, step.obs)
+        else:
+            self.obs.write(at, seen.obs)
             self.raw.write(at, step.obs)
         count = len(step.slots)
         actions = self.action.take(at, decision.action, count)
@@ -119,8 +191,7 @@ class RolloutBuffer:
         for name, values in given.items():
             array = np.asarray(values)
             check_extra(name, array, count)
-            shape = (self.rows, self.slots, *array.shape[1:])
-            self.extras[name] = np.zeros(shape, array.dtype)
+            self.extras[name] = self._extra(name, array.shape[1:], array.dtype)
 
     def _fitted(self, name: str, values: Any, count: int) -> tuple[Array, Array]:
         """The values, and their array in a dtype that loses nothing."""
@@ -149,19 +220,104 @@ class RolloutBuffer:
             terminated = step.terminated.item(position)
             returned = step.episode_return.item(position)
             length = step.episode_length.item(position)
+            number = self.first_slot + slot
             summary = EpisodeSummary(
-                slot, row, seed, returned, length, terminated, info
+                number, row, seed, returned, length, terminated, info
             )
             end = EpisodeEnd(final_obs, carry, not terminated, summary)
         self.ends[row, slot] = end
 
-    def truncate_after_last_row(self, now: Step, slot: int, carry: Any) -> None:
-        """Truncate the slot's episode after the last row; `now` has all slots."""
+    def truncate_after_last_row(self, obs: Any, slot: int, carry: Any) -> None:
+        """Truncate the slot's episode after the last row; `obs` has all slots."""
         place = self.rows - 1, slot
         self.truncated[place] = True
         self.ends[place] = EpisodeEnd(
-            self._space.value_at(now.obs, slot), carry, bootstrapped=True
+            self._space.value_at(obs, slot), carry, bootstrapped=True
         )
+
+    # Rows that were filled elsewhere --------------------------------------------------
+
+    def private_arrays(self) -> dict[str, Array]:
+        """The arrays that are not in the given memory."""
+        given = self.memory
+        return {
+            name: array
+            for name, array in self.arrays().items()
+            if array is not given.get(name)
+        }
+
+    def adopt(
+        self, slots: slice, extras: Collection[str], arrays: dict[str, Array]
+    ) -> None:
+        """Take over rows of some slots, filled by a buffer with parts of this memory.
+
+        Args:
+            slots: which.
+            extras: the names of their extras.
+            arrays: what is not in the common memory, by name.
+        """
+        if self._named:
+            check_names(extras, self.extras)
+        self._named = True
+        for name in extras:
+            if name not in self.extras:
+                one = arrays.get(EXTRAS + name, self.memory.get(EXTRAS + name))
+                assert one is not None, f"the values of {name} are missing"
+                self.extras[name] = self._extra(name, one.shape[2:], one.dtype)
+        for name in extras:
+            shared = self.memory.get(EXTRAS + name)
+            # Other slots needed another dtype: these rows are copied from the memory.
+            if EXTRAS + name not in arrays and self.extras[name] is not shared:
+                assert shared is not None, f"the values of {name} are missing"
+                arrays = {**arrays, EXTRAS + name: shared[:, slots]}
+        for name, array in arrays.items():
+            self._widened(name, array)[:, slots] = array
+
+    def _widened(self, name: str, values: Array) -> Array:
+        """One of the arrays, in a dtype that also holds these values."""
+        for prefix, rows in ((OBS, self.obs), (ACTION, self.action)):
+            if name.startswith(prefix):
+                number = int(name[len(prefix) :])
+                rows.arrays[number] = widened(rows.arrays[number], values.dtype)
+                return rows.arrays[number]
+        if name.startswith(EXTRAS):
+            key = name[len(EXTRAS) :]
+            check_extra(key, values[0], values.shape[1], self.extras[key].shape[2:])
+            self.extras[key] = widened(self.extras[key], values.dtype)
+            return self.extras[key]
+        return self.arrays()[name]
+
+    def lose(self, slots: range, fault: Fault) -> None:
+        """The rows of these slots were lost in a fault: padding rows, all of them."""
+        part = slice(slots.start, slots.stop)
+        for array in self.arrays().values():
+            array[:, part] = 0 if array.dtype != object else None
+        # Neither a carry nor a return crosses them; the last one ends the episode.
+        self.truncated[-1, part] = self._started[:, part] = True
+        for slot in slots:
+            final_obs = [array[-1, slot] for array in self.obs.arrays]
+            self.ends[self.rows - 1, slot] = EpisodeEnd(final_obs, None, False)
+        self.ends[self.rows - 1, slots.start].fault = fault
+
+    def own(self) -> None:
+        """Copy everything out of the given memory, which is free afterwards."""
+        self.obs.arrays = [array.copy() for array in self.obs.arrays]
+        self.action.arrays = [array.copy() for array in self.action.arrays]
+        self.reward = self.reward.copy()
+        self.terminated, self.truncated = self.terminated.copy(), self.truncated.copy()
+        self.valid, self._started = self.valid.copy(), self._started.copy()
+        self.started = self._started[:-1]
+        self.extras = {name: array.copy() for name, array in self.extras.items()}
+        self.memory = {}
+
+    def normalise(self, norm: ObsNorm) -> None:
+        """Normalise the observations that are stored, and keep them in `raw`."""
+        self.raw, rows = self.obs, self.rows
+        self.obs = SpaceRows(self._space, rows, self.slots, norm.dtype_of)
+        together = max(1, NORMALISED_TOGETHER // self.slots)
+        for first in range(0, rows, together):
+            part = slice(first, first + together)
+            self.obs.write(part, norm(self.raw.some(part)))
 
 
 def check_names(given: Collection[str], names: Collection[str]) -> None:

@@ -10,7 +10,7 @@ spaces, are kept in arrays of objects.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,19 +26,22 @@ from corral.engine.layout.leaves import ArrayCodec
 from corral.engine.layout.plan import SCALAR_FIELDS
 
 Array = NDArray[Any]
+# An index: a row for all slots, or (row or rows, slots) for some.
 At = Any
-"""An index: a row for all slots, or (row or rows, slots) for some."""
 OBJECT_DTYPE = np.dtype(object)
 
 
 @dataclass(frozen=True, slots=True)
 class SpacePart:
-    """One array of a batch."""
+    """One array of a batch.
+
+    Attributes:
+        shape: Of one value.
+    """
 
     path: tuple[Any, ...]
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
-    """Of one value."""
 
     @property
     def name(self) -> str:
@@ -62,10 +65,10 @@ class SpaceParts:
 
     def __init__(self, space: Space[Any]) -> None:
         self._codec = codec_for(space)
+        # Depth first.
         self.parts = tuple(_walk(self._codec, ()))
-        """Depth first."""
+        # Whether a batch is one array.
         self.plain = isinstance(self._codec, ArrayCodec)
-        """Whether a batch is one array."""
 
     def joined(self, arrays: Sequence[Any]) -> Any:
         """The arrays in the space's structure, with any number of leading axes."""
@@ -98,13 +101,17 @@ class SpaceParts:
 
     def stacked(self, values: Sequence[list[Any]]) -> Any:
         """A batch of values that are given part by part."""
+        return self.batch(self.stacked_parts(values))
+
+    def stacked_parts(self, values: Sequence[list[Any]]) -> list[Array]:
+        """The arrays of such a batch."""
         arrays = [
             np.empty((len(values), *part.shape), part.dtype) for part in self.parts
         ]
         for position, value in enumerate(values):
             for array, one in zip(arrays, value, strict=True):
                 array[position] = one
-        return self.batch(arrays)
+        return arrays
 
     def split(self, batch: Any, count: int) -> list[Array]:
         """The arrays of `count` values, which have any form that a pool accepts."""
@@ -112,7 +119,15 @@ class SpaceParts:
 
 
 class SpaceRows:
-    """`rows` rows of `slots` values, one array per part."""
+    """`rows` rows of `slots` values, one array per part.
+
+    Args:
+        space: of the values.
+        rows: number of rows.
+        slots: number of slots.
+        dtype_of: the dtype of a part, if it is not that of its space.
+        memory: arrays to use, by the number of the part.
+    """
 
     def __init__(
         self,
@@ -120,13 +135,17 @@ class SpaceRows:
         rows: int,
         slots: int,
         dtype_of: Callable[[SpacePart], np.dtype[Any]] | None = None,
+        memory: Mapping[int, Array] | None = None,
     ) -> None:
         self._space = space
+        given = memory or {}
         self.arrays = [
-            np.zeros(
+            given[number]
+            if number in given
+            else np.zeros(
                 (rows, slots, *part.shape), dtype_of(part) if dtype_of else part.dtype
             )
-            for part in space.parts
+            for number, part in enumerate(space.parts)
         ]
 
     def write(self, at: At, batch: Any) -> None:
@@ -150,6 +169,10 @@ class SpaceRows:
             arrays[place] = widened(arrays[place], values.dtype)
             arrays[place][at] = values
         return [array[at] for array in arrays]
+
+    def some(self, rows: slice) -> Any:
+        """Some rows in the space's structure, without a copy."""
+        return self._space.joined([array[rows] for array in self.arrays])
 
     def whole(self) -> Any:
         """All rows in the space's structure, without a copy."""

@@ -35,32 +35,36 @@ from corral.rollouts.rollout_buffer import check_extra, check_names
 from corral.rollouts.space_rows import Array, objects, widened
 
 OUTCOME_FIELDS = ("reward", "terminated", "truncated", "valid")
+# Initial number of rows, if it is not known.
 INITIAL_ROWS = 16
-"""Initial number of rows, if it is not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trajectory:
-    """Rows of one slot that own their memory; arrays are `(length, ...)`."""
+    """Rows of one slot that own their memory; arrays are `(length, ...)`.
+
+    Attributes:
+        started: True where `obs` is the first observation of an episode.
+        valid: False for padding rows: the action was not taken, the episode restarted.
+        final_obs: (ends, ...): the last observations of the episodes that ended, one
+            for each True in `ended`, in their order.
+        next_obs: (1, ...): the observation after the last row; of the next episode if
+            it ended.
+        extras: Further values of each row, by name.
+    """
 
     slot: int
     obs: Any
     started: NDArray[np.bool_]
-    """True where `obs` is the first observation of an episode."""
     action: Any
     reward: NDArray[np.float64]
     terminated: NDArray[np.bool_]
     truncated: NDArray[np.bool_]
     valid: NDArray[np.bool_]
-    """False for padding rows: the action was not taken, the episode restarted."""
     final_obs: Any
-    """(ends, ...): the last observations of the episodes that ended, one for each True
-    in `ended`, in their order."""
     next_obs: Any
-    """(1, ...): the observation after the last row; of the next episode if it ended."""
     next_started: bool
     extras: dict[str, NDArray[Any]]
-    """Further values of each row, by name."""
 
     @property
     def ended(self) -> NDArray[np.bool_]:

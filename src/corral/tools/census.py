@@ -8,18 +8,14 @@ import threading
 from collections import Counter
 from contextlib import suppress
 
-from corral.errors import MissingExtra
+from corral.errors import requires
 
-try:
+with requires("counting processes needs psutil: pip install 'corral[bench]'"):
     import psutil
-except ImportError as error:
-    raise MissingExtra(
-        "counting processes needs psutil: pip install 'corral[bench]'"
-    ) from error
 
 DESCRIPTORS = "/proc/self/fd" if os.path.isdir("/proc/self/fd") else "/dev/fd"
+# Names by kind: processes, threads, descriptors and shared memory.
 Census = dict[str, list[str]]
-"""Names by kind: processes, threads, descriptors and shared memory."""
 
 
 def take_census(others: list[psutil.Process] | None = None) -> Census:

@@ -13,15 +13,17 @@ each. It has
     refuse(arguments)                 raise if another evaluation got its options
 """
 
+# Ids of pomdp-baselines -> what makes these envs here.
 ENVS = {
     "AntDir-v0": "corral.zoo.meta.ant_dir:make",
     "HalfCheetahVel-v0": "corral.zoo.meta.cheetah_vel:make",
     "Pendulum-V-v0": "corral.zoo.meta.pendulum_v:make",
     "PointRobotSparse-v0": "corral.zoo.meta.point_robot:make",
 }
-"""Ids of pomdp-baselines -> what makes these envs here."""
+# Name -> summary for `corral list`.
 RECIPES = {
     "ant_dir": "an ant in MuJoCo finds out in which direction to walk: trials, SAC",
+    "box_jump": "boxes jump onto each other to build a tower, with TAAC",
     "bullet_pendulum": "a wheeled pendulum in PyBullet, with SB3's PPO",
     "cheetah_vel": "a cheetah in MuJoCo finds out how fast to run: trials, SAC",
     "grid_world": "agents on the ground and in the air watch a target, with SB3's PPO",
@@ -32,7 +34,7 @@ RECIPES = {
     "tinyphysics_tuned": "the same with settings that go much further",
     "upkie": "the Upkie robot balances in PyBullet, with SB3's PPO",
 }
-"""Name -> summary for `corral list`."""
+# Name -> the file with its settings, in this folder.
 FILES = {
     **{name: f"{name}/recipe.yaml" for name in RECIPES},
     "memory": "positions/recipe.yaml",
@@ -42,16 +44,18 @@ FILES = {
     },
     "tinyphysics_tuned": "tinyphysics/tuned_recipe.yaml",
 }
-"""Name -> the file with its settings, in this folder."""
+# Name -> its module, for recipes with code.
 MODULES = {
+    "box_jump": "corral.zoo.box_jump.recipe",
     "grid_world": "corral.zoo.grid_world.recipe",
     "tinyphysics": "corral.zoo.tinyphysics.recipe",
     "tinyphysics_tuned": "corral.zoo.tinyphysics.recipe",
     "upkie": "corral.zoo.upkie.recipe",
 }
-"""Name -> its module, for recipes with code."""
+# Name -> the extras that its env and learner need beside `train`.
 EXTRAS = {
     "ant_dir": ("mujoco",),
+    "box_jump": ("box_jump",),
     "bullet_pendulum": ("bullet",),
     "cheetah_vel": ("mujoco",),
     "grid_world": ("multi", "sb3"),
@@ -59,6 +63,5 @@ EXTRAS = {
     "tinyphysics_tuned": ("tinyphysics",),
     "upkie": ("upkie",),
 }
-"""Name -> the extras that its env and learner need beside `train`."""
+# Name -> the module of its evaluation.
 EVALUATIONS = {"tinyphysics": "corral.zoo.tinyphysics.eval_command"}
-"""Name -> the module of its evaluation."""

@@ -307,6 +307,29 @@ def test_valid_and_started_tell_filler_rows_and_first_observations(backend, open
     assert envs.started.tolist() == [True, False]
 
 
+def test_a_slot_that_ended_is_held_until_it_is_reset(backend, opened):
+    """A fixed set of episodes is counted exactly, with one action for every slot."""
+    envs = opened(corral.make("CartPole-v1", 3, autoreset="hold", **backend))
+    alone = gymnasium.make("CartPole-v1")
+    lengths = []
+    for slot in range(3):
+        alone.reset(seed=5 + slot)
+        ends = (alone.step(0)[2] for _ in range(500))
+        lengths.append(next(step for step, over in enumerate(ends, 1) if over))
+    alone.close()
+    envs.reset(seed=5)
+    returns, over = np.zeros(3), np.zeros(3, np.bool_)
+    while not over.all():
+        obs, rewards, over, _, _ = envs.step(np.zeros(3, np.int64))
+        returns += rewards * envs.valid
+    assert returns.tolist() == lengths
+    again, rewards, over, _, _ = envs.step(np.ones(3, np.int64))
+    assert (again == obs).all() and not rewards.any() and over.all()
+    assert not envs.valid.any()
+    envs.reset(options={"reset_mask": np.array([False, True, False])})
+    assert envs.step(np.zeros(3, np.int64))[2].tolist() == [True, False, True]
+
+
 def test_stepping_a_slot_that_ended_is_refused_with_autoreset_off(backend, opened):
     envs = opened(moody(autoreset="off", **backend))
     envs.reset()

@@ -24,6 +24,7 @@ from corral.errors import (
     UsageError,
 )
 from tests.api.library_envs import (
+    box_jump,
     connect_four,
     grid_world,
     grid_world_in_turns,
@@ -95,6 +96,7 @@ FAMILIES: dict[str, tuple[Any, type[AgentsEnvLoop], int, str]] = {
     "speaker": (speaker, ParallelLoop, 8, "mpe2"),
     "grid world": (grid_world, ParallelLoop, 30, "pettingzoo"),
     "grid world in turns": (grid_world_in_turns, TurnLoop, 40, "pettingzoo"),
+    "box jump": (box_jump, ParallelLoop, 30, "Box2D"),
 }
 
 

@@ -142,3 +142,25 @@ def test_an_env_that_resets_itself_is_given_one_seed_and_no_task() -> None:
     plan.request(0, task="maze")
     with pytest.raises(OptionError, match="Swarm restarts its episodes by itself"):
         plan.begin(0, 3)
+
+
+def test_slots_of_a_group_have_one_seed_and_one_task_also_when_begun_again() -> None:
+    plan, _ = plan_of(repeat=2, sample_task=lambda place, number, rng: (place, number))
+    for number in (0, 1):
+        episodes = [plan.begin(index, 3 + number) for index in (0, 1)]
+        assert {one.seed for one in episodes} == {episode_seed(ROOT, 2, number)}
+        assert {one.task for one in episodes} == {(2, number)}
+    plan.break_off(1)
+    again = plan.begin(1, 6)
+    assert (again.number, again.restarts) == (1, 1)
+    assert (again.seed, again.task) == (episode_seed(ROOT, 2, 1), (2, 1))
+
+
+def test_a_seed_that_the_caller_gave_a_slot_of_a_group_is_kept_for_a_restart() -> None:
+    plan, words = plan_of(repeat=2)
+    plan.request(0, seed=8)
+    plan.begin(0, 1)
+    heir = EpisodePlan(SLOTS, ShardOptions(ROOT, repeat=2))
+    heir.bind(words)
+    heir.take_over([NO_TASK] * 2, [True, False])
+    assert heir.begin(0, 2).seed == 8

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import sys
 import threading
 import time
 from dataclasses import replace
@@ -198,6 +199,23 @@ def test_an_env_that_raises_is_closed_and_says_so(threads):
     for name in ("first", "second"):
         notes = [what for who, what, _ in diary if who == name]
         assert notes.count("close") == notes.count("build") > 0
+
+
+def test_an_env_that_raises_in_a_thread_leaves_the_switch_interval_as_it_was():
+    class Shy(Diary):
+        def __init__(self):
+            super().__init__([], "shy", nap=2e-3)
+            self.metadata = {}
+
+        def step(self, action):
+            if threading.current_thread() is not threading.main_thread():
+                raise RuntimeError("not in this thread")
+            return super().step(action)
+
+    usual = sys.getswitchinterval()
+    with pytest.raises(RuntimeError, match="not in this thread"):
+        probed(Shy, Shy)
+    assert sys.getswitchinterval() == usual
 
 
 @pytest.mark.parametrize("threads", [False, True])

@@ -1,14 +1,15 @@
-"""Plays a program on `corral.map`: the results of a plain loop, in its order."""
+"""Plays a program on `corral.map` or a crew: the results of a plain loop."""
 
 from __future__ import annotations
 
 import os
 import random
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
+from corral.engine.crew import Crew
 from corral.engine.parallel_map import map as parallel_map
 from corral.errors import Fault, ItemError, WorkerDied
 from corral.tools.testing.faulty_envs import OnPurpose
@@ -23,26 +24,32 @@ ITEMS_PER_FAILURE = 9
 
 
 class MapPlay(ProgramPlay):
-    """Items, some of which fail."""
+    """Items, some of which fail: in one map, or in several of one crew."""
 
     def play(self) -> None:
         """All of it."""
-        rng = self.rng
-        items = [rng.getrandbits(30) for _ in range(rng.randint(0, 30))]
-        backend = self.program.backend.replace("auto", "process")
-        way = (
-            rng.choice(("", *FAILURE_WAYS))
-            if backend == "process"
-            else rng.choice(("", "raise"))
-        )
+        rng, backend = self.rng, self.program.backend.replace("auto", "process")
         restarts = backend == "process" and rng.random() < 0.5
         options: dict[str, Any] = {"backend": backend, "workers": self.program.workers}
         if restarts:
             options |= {"on_fault": "restart", "max_restarts": 1}
+        if rng.random() < 0.5:
+            self.play_one(partial(parallel_map, **options), backend, restarts)
+            return
+        with Crew(**options) as crew:
+            for _ in range(rng.randint(1, 4)):
+                self.play_one(crew.map, backend, restarts)
+
+    def play_one(self, run: Callable[..., Any], backend: str, restarts: bool) -> None:
+        """One map."""
+        rng = self.rng
+        items = [rng.getrandbits(30) for _ in range(rng.randint(0, 30))]
+        ways = FAILURE_WAYS if backend == "process" else ("raise",)
+        way = rng.choice(("", *ways))
         unlucky = [place for place, item in enumerate(items) if is_unlucky(item, way)]
         given: Any = iter(items) if rng.random() < 0.3 else items
         try:
-            got = parallel_map(partial(work, way), given, **options)
+            got = run(partial(work, way), given)
         except (ItemError, WorkerDied) as error:
             if restarts or error.fault.item not in unlucky:
                 raise

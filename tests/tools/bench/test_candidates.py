@@ -3,12 +3,12 @@
 import pytest
 
 from corral.engine.executors.placement import BACKENDS
+from corral.engine.keywords import check_choice
 from corral.errors import OptionError
 from corral.tools.bench.candidates import (
     AUTO,
     PEERS,
     Peer,
-    check_names,
     layouts,
     peers,
 )
@@ -64,6 +64,6 @@ def test_a_peer_that_is_not_installed(monkeypatch):
 
 def test_a_wrong_name_is_refused_with_a_near_one():
     with pytest.raises(OptionError, match="mean thread"):
-        check_names("--backend", ("threads",), BACKENDS)
+        check_choice("--backend", "threads", BACKENDS)
     with pytest.raises(OptionError, match="mean sb3"):
         peers(("sb4",))

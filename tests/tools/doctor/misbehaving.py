@@ -300,3 +300,41 @@ class Window(Walk):
 
     def __init__(self, gui: bool = True) -> None:
         super().__init__()
+
+
+class DrawsNoTasks(Walk):
+    """Goes its task further in each step."""
+
+    task = 0.0
+
+    def set_task(self, task):
+        self.task = task
+
+    def move(self, action):
+        super().move(action)
+        self.place[0] += self.task
+
+
+class UsesItsTask(DrawsNoTasks):
+    def sample_tasks(self, count, rng):
+        return rng.random(count).tolist()
+
+
+class IgnoresItsTask(UsesItsTask):
+    def set_task(self, task):
+        pass
+
+
+class RarelyShowsItsTask(UsesItsTask):
+    """It would show far away, where no walk comes."""
+
+    def move(self, action):
+        Walk.move(self, action)
+
+    def get_task(self):
+        return self.task
+
+
+class UndecidedAboutItsTask(UsesItsTask):
+    def move(self, action):
+        self.place[0] += np.random.default_rng().normal()

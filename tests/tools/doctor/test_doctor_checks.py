@@ -38,6 +38,39 @@ def found(env, name, **options):
     return check(env, only=[name], **options).of(name)
 
 
+# Tasks --------------------------------------------------------------------------------
+
+
+def test_an_env_that_ignores_its_task_is_told():
+    (finding,) = found(bad.IgnoresItsTask, "tasks")
+    assert finding.severity == "warning"
+    assert finding.measured.startswith("told its task by set_task, it ignores it: 0.")
+    assert "task_by=" in finding.remedy
+
+
+@pytest.mark.parametrize(
+    ("env", "severity", "words"),
+    [
+        (bad.UsesItsTask, "ok", "told its task by set_task, it does something else"),
+        (bad.RarelyShowsItsTask, "note", "get_task() shows that it knows them"),
+        (bad.UndecidedAboutItsTask, "note", "two runs with one task differ"),
+    ],
+)
+def test_an_env_that_may_use_its_task_is_not_accused(env, severity, words):
+    (finding,) = found(env, "tasks")
+    assert finding.severity == severity and words in finding.measured
+
+
+def test_tasks_can_be_given_where_the_env_draws_none():
+    (finding,) = found(bad.DrawsNoTasks, "tasks")
+    assert finding.severity == "note" and "tasks=[one, another]" in finding.remedy
+    (finding,) = found(bad.DrawsNoTasks, "tasks", tasks=[1.0, 2.0])
+    assert finding.severity == "ok" and finding.data == {"task_by": "set_task"}
+    assert found("CartPole-v1", "tasks") == []  # has none
+    (finding,) = found("CartPole-v1", "tasks", tasks=[1, 2])
+    assert finding.measured.startswith("told its task by options, it ignores it: 1 and")
+
+
 # Sharing a process --------------------------------------------------------------------
 
 

@@ -17,6 +17,14 @@ KINDS = {
     "remembering": {"ppo.memory": "gru", "ppo.memory_size": 4},
     "in processes": {"backend": "process", "workers": 2},
     "two groups": {"mode": "two_groups"},
+    "acting in workers": {
+        **{"act_in": "workers", "backend": "process", "workers": 2},
+        **{"normalise_obs": True, "normalise_reward": True},
+    },
+    "remembering in workers": {
+        **{"act_in": "workers", "backend": "process", "workers": 2},
+        **{"ppo.memory": "gru", "ppo.memory_size": 4},
+    },
 }
 
 
@@ -147,12 +155,15 @@ NUMBERS = {
         "learner",
         "num_envs",
         "isolate_rng",
+        "repeat",
         "mode",
+        "act_in",
     ),
     *("seed", "normalise_obs", "normalise_reward", "checkpoint_every", "ppo"),
     # of single recipes
     *("data", "model", "parallel", "batched", "validation_routes", "test_routes"),
     *("clone_rows", "clone_epochs", "curriculum_steps", "view", "trials", "sac", "td3"),
+    *("boxes", "taac"),
 }
 
 

@@ -1,9 +1,11 @@
 """A run trains on trials of tasks, with any learner, and evaluates on other tasks."""
 
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 from test_resuming import lead, same
 
 from corral.errors import OptionError
@@ -108,3 +110,75 @@ def test_an_env_without_tasks_is_told_or_has_none():
     with begin("pendulum", none, out=Path("run")) as training:
         assert training.parts.tasks("test", 2) is None
         assert training.parts.pool.spec.observation_space.shape == (4,)
+
+
+GRAY_ENVS = '''
+import gymnasium
+import numpy as np
+
+
+class Gray(gymnasium.Env):
+    """Draws its task: a shade of gray."""
+
+    observation_space = gymnasium.spaces.Box(-1, 1, (2,))
+    action_space = gymnasium.spaces.Box(-1, 1, (1,))
+    metadata = {"render_modes": ["rgb_array"]}
+    shade = 0
+
+    def __init__(self, render_mode=None):
+        self.render_mode = render_mode
+
+    def sample_tasks(self, count, rng):
+        return [int(shade) for shade in rng.permutation(np.arange(40, 240, 10))[:count]]
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps = 0
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        self.steps += 1
+        return np.zeros(2, np.float32), float(self.shade), False, self.steps == 3, {}
+
+    def render(self):
+        return np.full((16, 16, 3), self.shade, np.uint8)
+
+
+def choose(env, task):
+    env.unwrapped.shade = task
+'''
+GRAY = {
+    **SAC,
+    "env": "gray_envs:Gray",
+    "total_steps": 24,
+    "video": "end",
+    "trials.task_by": "gray_envs:choose",
+}
+
+
+def test_a_video_shows_the_first_task_of_the_final_evaluation(monkeypatch):
+    Path("gray_envs.py").write_text(GRAY_ENVS)
+    monkeypatch.delitem(sys.modules, "gray_envs", raising=False)
+    with begin("point_robot", GRAY, out=Path("run")) as training:
+        assert training.run() == 0
+        run = training.directory
+    with LoadedRun(run.path) as loaded:
+        (task,) = loaded._parts.tasks("test", 1)
+    with Image.open(run.videos / "best.gif") as video:
+        frame = np.asarray(video.convert("L"))
+    assert abs(int(frame[8, 8]) - task) <= 4 and task >= 40
+    assert run.read_about()["video_task"] == str(task)
+    assert f"One episode of task {task}, deterministic" in run.report.read_text()
+
+
+def test_a_run_collects_in_groups_of_equal_trials():
+    settings = {**SAC, "repeat": 2, "sac.episodes": 4, "total_steps": 960}
+    run = lead(begin("point_robot", settings, out=Path("run")), 2)
+    seeds = [line["seed"] for line in jsonl.read(run.episodes)]
+    assert seeds[::2] == seeds[1::2] and len(set(seeds)) == 4
+    with LoadedRun(run.path, num_envs=1) as loaded:
+        assert len(loaded.evaluate(2, 0)) == 2
+    with pytest.raises(OptionError, match="repeat is 2, and an update learns from 3"):
+        begin("point_robot", {**settings, "sac.episodes": 3}, out=Path("odd"))
+    with pytest.raises(OptionError, match="num_envs is 3 and repeat is 2"):
+        begin("point_robot", {**settings, "num_envs": 3}, out=Path("three"))

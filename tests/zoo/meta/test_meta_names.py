@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import functools
+import os
+
 import numpy as np
+import psutil
 import pytest
+from gymnasium.wrappers import TimeLimit
 
 torch = pytest.importorskip("torch", reason="agents need torch")
 
 from corral import meta  # noqa: E402
 from corral.errors import EnvError, OptionError, OrderError  # noqa: E402
+from corral.zoo.meta import point_robot  # noqa: E402
 
 TASKS = {"num_train_tasks": 5, "num_eval_tasks": 2}
 POINT = ("PointRobotSparse-v0", 2)
@@ -148,6 +154,66 @@ def test_a_task_that_the_env_rejects_is_told_with_its_slot(workers):
         workers.remotes[2].send(("reset", {"task": [1.0, 2.0, 3.0]}))
         workers.remotes[2].recv()
     assert "too many values to unpack" in str(caught.value)
+
+
+def pid_of(env):
+    return os.getpid()
+
+
+def test_workers_end_with_their_manager():
+    made = meta.make_parallel_env(*POINT, num_workers=2, pool={"backend": "process"})
+    workers, pool = set(made.pool.apply(pid_of)), made.pool
+    assert os.getpid() not in workers
+    del made
+    assert pool.closed and not any(map(psutil.pid_exists, workers))
+
+
+class Fragile(point_robot.PointRobot):
+    """Raises where its goal is on the left: always, or in the first such trial."""
+
+    def __init__(self, mark=None):
+        super().__init__()
+        self._mark = mark
+
+    def step(self, action):
+        if self.get_task()[0] < 0 and not (self._mark and self._mark.exists()):
+            if self._mark:
+                self._mark.touch()
+            raise LookupError("no way to the left")
+        return super().step(action)
+
+
+def collected(make, pool=None):
+    """Data of four trials, one of them with a goal on the left."""
+    with meta.make_parallel_env(make, 2, num_workers=2, seed=0, pool=pool) as workers:
+        learner = Learner("memory")
+        left, *right = sorted(learner.train_tasks, key=lambda goal: goal[0])
+        assert left[0] < 0 < right[-1][0]
+        learner._tasks = lambda root, count: [right[-1], left, right[-1], right[-1]]
+        learner.collect_rollouts_parallel(4, True, workers)
+    return learner.policy_storage.whole
+
+
+def limited(mark=None):
+    return TimeLimit(Fragile(mark), 60)
+
+
+def test_a_trial_that_failed_once_is_run_again_and_stored_as_without_the_fault(
+    tmp_path,
+):
+    restarts = {"on_fault": "restart", "backend": "process"}
+    found = collected(functools.partial(limited, tmp_path / "mark"), restarts)
+    expected = collected(point_robot.make)
+    assert len(found) == len(expected) == 4
+    for one, other in zip(found, expected, strict=True):
+        assert all(np.array_equal(one[name], other[name]) for name in one)
+
+
+def test_a_trial_that_always_fails_is_told_and_the_others_are_stored():
+    restarts = {"on_fault": "restart", "backend": "process"}
+    with pytest.warns(UserWarning, match="1 of 4 trials failed and are not stored"):
+        found = collected(limited, restarts)
+    assert [len(one["rewards"]) for one in found] == [120] * 3
 
 
 class OldGym:

@@ -207,8 +207,8 @@ def test_routes_that_are_not_there_are_refused(data, tmp_path):
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"noise": "loud"}, "noise is 'loud'; choose route or episode"),
-        ({"dtype": "float16"}, "dtype is 'float16'; choose float32 or float64"),
+        ({"noise": "loud"}, "noise is 'loud'; choose one of route, episode"),
+        ({"dtype": "float16"}, "dtype is 'float16'; choose one of float32, float64"),
         ({"slot": 3, "num_envs": 2}, r"slots are \[3\], but there are 2"),
     ],
 )

@@ -30,12 +30,10 @@ from corral.engine.keywords import checked_keywords
 from corral.engine.layout.infos import add_info
 from corral.engine.pool import ApiOptions, Pool
 from corral.engine.tree import mapped
-from corral.errors import MissingExtra, OptionError, SpaceMismatch, StartError
+from corral.errors import OptionError, SpaceMismatch, StartError, requires
 
-try:
+with requires("this needs AgileRL ({error}): pip install agilerl"):
     from agilerl.vector.pz_vec_env import PettingZooVecEnv
-except ImportError as error:
-    raise MissingExtra(f"this needs AgileRL ({error}): pip install agilerl") from error
 
 _NOT_CALLED = ("reset", "step", "close", "_setattr", "_check_spaces")
 _FIXED = "AgileRL restarts an episode in the step that ends it, one env per slot"
@@ -107,14 +105,14 @@ class AsyncPettingZooVecEnv(VectorCalls, PettingZooVecEnv):  # type: ignore[misc
             metadata=metadata,
             render_mode=pool.spec.render_mode,
         )
+        # None where the caller runs the envs.
         self.processes = [
             WorkerProcess(worker.pid, worker.slots)
             for worker in pool.stats().workers
             if worker.pid not in (None, os.getpid())
         ]
-        """None where the caller runs the envs."""
+        # The last observations, by agent.
         self.observations: dict[Any, Any] = {}
-        """The last observations, by agent."""
         self._actions = AgileActions(self.team, self.num_envs)
         self._read: MultiStep | None = None
 

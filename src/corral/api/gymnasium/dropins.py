@@ -40,7 +40,7 @@ class _DropIn(CorralVectorEnv):
         mode = mode_for(autoreset_mode)
         try:
             pool, batched = open_pool(
-                self.env_fns, None, mode, observation_mode, **options
+                self.env_fns, None, autoreset_mode, observation_mode, **options
             )
         except StartError as error:
             raise_env_exception(error)

@@ -23,10 +23,10 @@ from corral.engine.layout.infos import NO_INFOS, add_info
 from corral.engine.pool import Pool
 from corral.errors import CorralError, OptionError, OrderError, SpaceMismatch
 
+# Observations, rewards, terminations, truncations, infos.
 Results = tuple[
     Any, NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]
 ]
-"""Observations, rewards, terminations, truncations, infos."""
 
 
 class CorralVectorEnv(VectorCalls, VectorEnv[Any, Any, Any]):
@@ -52,8 +52,8 @@ class CorralVectorEnv(VectorCalls, VectorEnv[Any, Any, Any]):
         self.observation_space = batched
         self.action_space = batch_space(self.single_action_space, self.num_envs)
         self._same_step = autoreset_mode == AutoresetMode.SAME_STEP
+        # For the first reset, if the caller gives it none.
         self._seed = seed
-        """For the first reset, if the caller gives it none."""
 
     # Reset ----------------------------------------------------------------------------
 

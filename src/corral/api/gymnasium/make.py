@@ -27,7 +27,11 @@ _OURS: dict[AutoresetMode, Autoreset] = {
     AutoresetMode.SAME_STEP: "same_step",
     AutoresetMode.DISABLED: "off",
 }
-AUTORESET_MODES: dict[str, AutoresetMode] = {name: mode for mode, name in _OURS.items()}
+HOLD: Autoreset = "hold"
+AUTORESET_MODES: dict[str, AutoresetMode] = {
+    **{name: mode for mode, name in _OURS.items()},
+    HOLD: AutoresetMode.DISABLED,  # to Gymnasium: the caller resets
+}
 ObservationMode = str | tuple[Space[Any], Space[Any]]
 
 
@@ -52,15 +56,13 @@ def make(
         env: an id, "module:function", a factory, Gymnasium's spec of an env, or a list
             with one of those per slot.
         num_envs: number of envs; not needed with a list of factories.
-        autoreset: "next_step", "same_step", "off", or Gymnasium's own enum.
+        autoreset: "next_step", "same_step", "off", "hold", or Gymnasium's own enum.
         copy: False to get views into the block instead of copies.
         observation_mode: as in Gymnasium: "same", "different", or two spaces.
         **options: everything that `corral.Pool` takes. With `seed`, the first `reset()`
             is a `reset(seed=seed)`.
     """
-    pool, batched = open_pool(
-        env, num_envs, mode_for(autoreset), observation_mode, **options
-    )
+    pool, batched = open_pool(env, num_envs, autoreset, observation_mode, **options)
     seed = options.get("seed")
     envs = CorralVectorEnv(pool, batched, mode_for(autoreset), copy, seed)
     envs.spec = _registered(env, pool.spec.id, options.get("env_kwargs"))
@@ -94,7 +96,7 @@ def mode_for(value: str | AutoresetMode) -> AutoresetMode:
 def open_pool(
     env: EnvSource,
     num_envs: int | None,
-    mode: AutoresetMode,
+    autoreset: str | AutoresetMode,
     observation_mode: ObservationMode,
     check: Callable[[EnvSpec], None] | None = None,
     name: str = "make",
@@ -113,12 +115,10 @@ def open_pool(
         return spec
 
     api = ApiOptions(
-        bare_resets=True,
-        wants_reset=False,
-        agree=agree,
-        own_processes=own_processes,
+        bare_resets=True, wants_reset=False, agree=agree, own_processes=own_processes
     )
-    asked = PoolOptions(autoreset=_OURS[mode], **options)
+    mode = HOLD if autoreset == HOLD else _OURS[mode_for(autoreset)]
+    asked = PoolOptions(autoreset=mode, **options)
     return Pool.with_options(env, num_envs, asked, api), batched[0]
 
 

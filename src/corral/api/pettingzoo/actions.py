@@ -22,8 +22,8 @@ from corral.engine.layout.contract import widened
 from corral.errors import SpaceMismatch
 
 Bools = NDArray[np.bool_]
+# Group -> (slots, agents): which agents act.
 Flags = Mapping[str, Bools]
-"""Group -> (slots, agents): which agents act."""
 
 
 class MultiActions:

@@ -28,12 +28,13 @@ from corral.engine.adapters.factories import EnvSource, Wrap
 from corral.engine.adapters.pettingzoo import multi_env
 from corral.engine.adapters.team import TEAM_KEY, Agent, Team
 from corral.engine.keywords import check_choice, checked_keywords
+from corral.engine.layout.infos import NO_INFOS
 from corral.engine.pool import ApiOptions, Pool, PoolOptions, same_spaces
 from corral.engine.tree import mapped
 from corral.errors import OptionError, OrderError, SpacesDiffer
 
+# Observations, rewards, terminations, truncations, infos.
 Batch = tuple[dict[Any, Any], ...]
-"""Observations, rewards, terminations, truncations, infos."""
 
 
 class MultiEnv(PoolOwner, AsyncCalls):
@@ -117,7 +118,7 @@ class MultiEnv(PoolOwner, AsyncCalls):
         root: int | None = None
         seeds: list[int | None] | None = None
         if isinstance(seed, (int, np.integer)):
-            seeds = [int(seed) + int(slot) for slot in chosen]
+            seeds = [int(seed) + int(slot) // self.pool.repeat for slot in chosen]
             # A new root counts every slot's episodes from the start again.
             root = int(seed) if slots is None else None
         elif seed is not None:
@@ -151,9 +152,10 @@ class MultiEnv(PoolOwner, AsyncCalls):
             actions: a dict of agent -> one action for each slot, a dict of group ->
                 the same for all its agents, or one dict per slot.
         """
-        batch = self._batch(actions)
-        self._begin("step")
-        step = self.pool.step_all(batch, autoreset=self.autoreset, copy=False)
+        batch, pool = self._batch(actions), self.pool
+        if self._pending is not None or pool.waiting or pool.closed:
+            self._begin("step")
+        step = pool.step_all(batch, autoreset=self.autoreset, copy=False)
         return self._results(step)
 
     def step_async(self, actions: Any) -> None:
@@ -173,7 +175,9 @@ class MultiEnv(PoolOwner, AsyncCalls):
         self._last = step
         self._read = read = MultiStep(self.team, step, self._same_step, self.copy)
         parts = (read.obs, read.reward, read.terminated, read.truncated)
-        return *map(self._by_agent_or_group, parts), self._infos(step)
+        if self.by == "group":
+            return *parts, self._infos(step)
+        return *[by_agent(self.team, part) for part in parts], self._infos(step)
 
     def _by_agent_or_group(self, groups: dict[str, Any]) -> dict[Any, Any]:
         """By agent or by group, as `by` says."""
@@ -181,7 +185,7 @@ class MultiEnv(PoolOwner, AsyncCalls):
 
     def _infos(self, step: Step) -> dict[Any, Any]:
         infos: dict[Any, Any] = {agent: {} for agent in self.team.agents}
-        if step.infos:
+        if step.infos is not NO_INFOS:
             infos.update(step.infos.to_vector(self.num_envs))
         return infos
 

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from corral.engine.pool import Pool
 
 METHOD = "action_masks"
+# The info key of the masks; without underscore, so that it gets a column.
 KEY = "corral.action_masks"
-"""The info key of the masks; without underscore, so that it gets a column."""
 
 
 class MaskCarrier(gymnasium.Wrapper[Any, Any, Any, Any]):
@@ -104,8 +104,8 @@ class LastMasks:
         self._pool = pool
         # In this process the caller can change an env without a call to the pool.
         self._carried = pool.layout.backend != "serial"
+        # Whether infos contain masks.
         self.expected = False
-        """Whether infos contain masks."""
         self._masks: list[Any] | None = None
         self._asked = 0
 

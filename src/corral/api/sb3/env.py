@@ -21,21 +21,12 @@ from corral.api.sb3 import env_calls as reach
 from corral.api.sb3.action_masks import METHOD, LastMasks, inner, outside
 from corral.core import Step
 from corral.engine.executors.serial import EnvList
+from corral.engine.layout.infos import NO_INFOS
 from corral.engine.pool import Pool
-from corral.errors import (
-    ClosedError,
-    CorralError,
-    MissingExtra,
-    OrderError,
-    SpaceMismatch,
-)
+from corral.errors import ClosedError, CorralError, OrderError, SpaceMismatch, requires
 
-try:
+with requires("this needs Stable-Baselines3 ({error}): pip install 'corral[sb3]'"):
     from stable_baselines3.common.vec_env import VecEnv
-except ImportError as error:
-    raise MissingExtra(
-        f"this needs Stable-Baselines3 ({error}): pip install 'corral[sb3]'"
-    ) from error
 
 Indices = int | Iterable[int] | None
 
@@ -46,8 +37,8 @@ class CorralVecEnv(PoolAttributes, VecEnv):  # type: ignore[misc]
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
         self.layout = pool.layout
+        # Whether a step was sent whose results were not received yet.
         self.waiting = False
-        """Whether a step was sent whose results were not received yet."""
         self._masks = LastMasks(pool)
         self._here = pool.layout.backend != "process"
         spec = pool.spec
@@ -61,6 +52,12 @@ class CorralVecEnv(PoolAttributes, VecEnv):  # type: ignore[misc]
 
     # Reset ----------------------------------------------------------------------------
 
+    def seed(self, seed: int | None = None) -> Sequence[int | None]:
+        """Seed the next reset: slot i gets `seed + i`, or the i-th group of slots."""
+        each: list[int] = list(super().seed(seed))
+        self._seeds = [each[slot // self.pool.repeat] for slot in range(self.num_envs)]
+        return list(self._seeds)
+
     def reset(self) -> Any:
         """Reset every slot, with the seeds and options that were set before."""
         return self.begin_at(None)
@@ -71,9 +68,7 @@ class CorralVecEnv(PoolAttributes, VecEnv):  # type: ignore[misc]
         options = [one or None for one in self._options]
         with translated():
             self.pool.send_reset(
-                seed=root,
-                seeds=self._seeds,
-                options=options if any(options) else None,
+                seed=root, seeds=self._seeds, options=options if any(options) else None
             )
             step = self.pool.recv(copy=False)
         self._reset_seeds()
@@ -119,7 +114,7 @@ class CorralVecEnv(PoolAttributes, VecEnv):  # type: ignore[misc]
         self._last = step
         dones = step.terminated | step.truncated
         ended = dones.tolist()
-        if step.infos or True in ended or self._masks.expected:
+        if step.infos is not NO_INFOS or True in ended or self._masks.expected:
             infos = self._step_infos(step, ended)
         else:
             infos = [{"TimeLimit.truncated": False} for _ in ended]

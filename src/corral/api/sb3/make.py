@@ -16,11 +16,11 @@ from corral.errors import OptionError
 if TYPE_CHECKING:
     from corral.api.sb3.env import CorralVecEnv
 
+# Options of a pool that Stable-Baselines3 determines.
 FIXED = {
     "autoreset": "Stable-Baselines3 restarts an episode in the step that ends it",
     "copy": "Stable-Baselines3 keeps observations, so it always gets copies",
 }
-"""Options of a pool that Stable-Baselines3 determines."""
 
 
 @checked_keywords(onward=Pool, refused=FIXED)

@@ -48,7 +48,8 @@ class SharedVectorEnv(CorralVectorEnv):
 
     def _seeds(self, seed: Any) -> list[int | None] | None:
         """Env i gets `seed + i`, or the i-th of a list."""
-        seeds = seeds_for(seed, self.shared.pool.num_envs)
+        pool = self.shared.pool
+        seeds = seeds_for(seed, pool.num_envs, pool.repeat)
         return seeds and [one for one in seeds for _ in range(self.shared.agents)]
 
     def call_wait(self, timeout: float | None = None) -> tuple[Any, ...]:
@@ -77,11 +78,7 @@ def make_shared_policy(
 
 @overload
 def make_shared_policy(
-    env: EnvSource,
-    num_envs: int | None = ...,
-    *,
-    api: Literal["sb3"],
-    **options: Any,
+    env: EnvSource, num_envs: int | None = ..., *, api: Literal["sb3"], **options: Any
 ) -> SharedVecEnv: ...
 
 

@@ -11,6 +11,7 @@ absent its rows are padding: zeros, not valid, the action ignored. Every padding
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -58,20 +59,21 @@ class SharedPool(PoolOwner):
         self.agents = len(team.agents)
         self.num_envs = pool.num_envs * self.agents
         self._spaces = shared_spaces(team, pad)
+        self._pad = pad
         shape = pool.num_envs, self.agents
         self._alive = np.zeros(shape, np.bool_)
         self._return = np.zeros(shape)
         self._length = np.zeros(shape, np.int32)
         self._seed = np.full(shape, -1, np.int64)
+        # The last Step, if it had all envs.
         self._multi: MultiStep | None = None
-        """The last Step, if it had all envs."""
         self.spec = replace(
             pool.spec,
             observation_space=self._spaces.observation_space,
             action_space=self._spaces.action_space,
         )
+        # The last Step of the pool of envs.
         self.last: Step | None = None
-        """The last Step of the pool of envs."""
 
     def __getattr__(self, name: str) -> Any:
         # Seeds, layout, stats and so on are those of the pool of envs.
@@ -86,6 +88,21 @@ class SharedPool(PoolOwner):
         return tuple(
             range(shard.start * each, shard.stop * each) for shard in self.pool.shards
         )
+
+    @property
+    def wrapper(self) -> Callable[[Pool], SharedPool]:
+        """Wraps a pool of some of these envs in the same way, for a site."""
+        return functools.partial(SharedPool, pad=self._pad)
+
+    @property
+    def repeat(self) -> int:
+        """Neighbouring rows that have one seed: those of an env, or of a group."""
+        return self.pool.repeat * self.agents
+
+    @property
+    def copies(self) -> list[int]:
+        """The place of each row's env in its group of equal episodes."""
+        return [copy for copy in self.pool.copies for _ in range(self.agents)]
 
     @property
     def waiting(self) -> int:
@@ -174,6 +191,7 @@ class SharedPool(PoolOwner):
         min_slots: int | None = None,
         max_slots: int | None = None,
         *,
+        within: float | None = None,
         slots: Rows | None = None,
         timeout: float | None = None,
         copy: bool | None = None,
@@ -182,6 +200,7 @@ class SharedPool(PoolOwner):
         step = self.pool.recv(
             self._rounded(min_slots),
             self._rounded(max_slots),
+            within=within,
             slots=self._envs(slots),
             timeout=timeout,
             copy=False,

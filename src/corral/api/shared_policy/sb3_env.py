@@ -37,15 +37,6 @@ class SharedVecEnv(CorralVecEnv):
         """The last Step of the pool of envs, one row per env."""
         return self.shared.last
 
-    def seed(self, seed: int | None = None) -> Sequence[int | None]:
-        """Seed the next reset: env i gets `seed + i`."""
-        if seed is not None:
-            agents = self.shared.agents
-            self._seeds = [seed + row // agents for row in range(self.num_envs)]
-        else:
-            super().seed(None)
-        return list(self._seeds)
-
     def _step_infos(self, step: Step, ended: list[bool]) -> list[dict[str, Any]]:
         infos = super()._step_infos(step, ended)
         seconds = round(time.time() - self._began, 6)

@@ -25,8 +25,8 @@ from corral.errors import OptionError, SpaceMismatch
 
 Array = NDArray[Any]
 Bools = NDArray[np.bool_]
+# Group -> arrays `(envs, agents, ...)`.
 ByGroup = Mapping[str, Any]
-"""Group -> arrays `(envs, agents, ...)`."""
 
 
 class SharedSpaces:

@@ -7,19 +7,25 @@ from typing import Any
 import gymnasium
 
 from corral.core import Adapter
-from corral.engine.adapters.multi_agent import PettingZooAdapter
-from corral.engine.adapters.single_agent import GymnasiumAdapter
+from corral.engine.adapters.single_agent import GymnasiumAdapter, SingleEnvAdapter
+from corral.engine.adapters.task_delivery import TaskBy, way_for
 from corral.errors import OptionError
 
 __all__ = ["GymnasiumAdapter", "adapt"]
 
 
-def adapt(env: Any) -> Adapter:
-    """Give the env its adapter."""
-    if isinstance(env, gymnasium.Env):
-        return GymnasiumAdapter(env)
-    if isinstance(env, PettingZooAdapter):
-        return env  # `make_multi` has adapted it already
+def adapt(env: Any, task_by: TaskBy | None = None) -> Adapter:
+    """Give the env its adapter.
+
+    Args:
+        env: of Gymnasium, or adapted already.
+        task_by: how it is told its tasks (default: the first way that it has).
+    """
+    adapter = GymnasiumAdapter(env) if isinstance(env, gymnasium.Env) else env
+    if isinstance(adapter, SingleEnvAdapter):  # also those of `make_multi`
+        if task_by is not None:
+            adapter.task_by = way_for(adapter.env, task_by)
+        return adapter
     if env is None:
         raise OptionError(
             "the factory returned None, not an environment; "

@@ -30,15 +30,15 @@ class AecAdapter(PettingZooAdapter):
 
     turns = True
 
+    # The layer whose tables are read.
     _keeper: Any
-    """The layer whose tables are read."""
+    # The layers around it.
     _passage: PassThroughLayers
-    """The layers around it."""
     _acting: Seat | None = None
+    # The living agents whose observations are in the arrays.
     _shown: list[Seat]
-    """The living agents whose observations are in the arrays."""
+    # The infos of agents that have just ended; the env forgets them.
     _last_words: dict[Any, Any]
-    """The infos of agents that have just ended; the env forgets them."""
 
     def reset(
         self, seed: int | None, options: dict[str, Any] | None, task: Any

@@ -31,13 +31,13 @@ from corral.engine.adapters.single_agent import GymnasiumAdapter
 from corral.engine.layout.info_copy import owned_info
 from corral.errors import OptionError, SpaceMismatch
 
+# The key of an env's metadata that says how its episodes are restarted.
 AUTORESET_KEY = "autoreset_mode"
-"""The key of an env's metadata that says how its episodes are restarted."""
+# The key, set here, that says whether it can step some of its slots.
 STEP_MASK_KEY = "corral.step_mask"
-"""The key, set here, that says whether it can step some of its slots."""
 Outcome = tuple[Any, Any, Any, Any, dict[str, Any]]
+# The seed, options and task that a slot's episode begins with.
 Beginning = tuple[int | None, dict[str, Any] | None, Any]
-"""The seed, options and task that a slot's episode begins with."""
 _PYTHONS = (np.dtype(np.float64), np.dtype(np.int64), np.dtype(np.bool_))
 _RESULTS = ("observations", "rewards", "terminations", "truncations")
 _PLAIN = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
@@ -54,8 +54,8 @@ class BatchedEnv:
     def __init__(self, env: Any, count: int) -> None:
         self.env = env
         self.count = count
+        # How it restarts its episodes by itself; None if it does not.
         self.resets_itself = _resets_of(env, count)
-        """How it restarts its episodes by itself; None if it does not."""
         self.masks_steps = takes(env.step, "step_mask")
         self.spec = EnvSpec(
             observation_space=env.single_observation_space,
@@ -64,8 +64,8 @@ class BatchedEnv:
             render_mode=env.render_mode,
             id=env.spec.id if env.spec is not None else None,
         )
+        # The beginnings that came with the last step, if it restarts in same_step.
         self.begun: dict[int, tuple[Any, dict[str, Any]]] = {}
-        """The beginnings that came with the last step, if it restarts in same_step."""
         self._plain = isinstance(env.single_action_space, _PLAIN)
         self._closed = False
 

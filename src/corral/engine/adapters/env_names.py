@@ -31,20 +31,23 @@ from gymnasium.envs.registration import EnvSpec, find_highest_version, parse_env
 from corral.core import Factory
 from corral.errors import OptionError
 
+# PettingZoo's names of the functions that make an env: parallel, and in turns.
 PETTINGZOO_MAKERS = ("parallel_env", "env")
-"""PettingZoo's names of the functions that make an env: parallel, and in turns."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResolvedEnv:
-    """The environment that a name means."""
+    """The environment that a name means.
+
+    Attributes:
+        expression: How a program names it: `"CartPole-v1"`, or the function's own name.
+        import_line: The import line of such a program; "" for an id of Gymnasium's.
+    """
 
     text: str
     factory: Factory
     expression: str
-    """How a program names it: `"CartPole-v1"`, or the function's own name."""
     import_line: str = ""
-    """The import line of such a program; "" for an id of Gymnasium's."""
 
 
 def resolve_env(

@@ -23,10 +23,10 @@ from corral.engine.keywords import check_count
 from corral.errors import OptionError
 
 Wrap = Callable[[Any], Any]
+# An id, "module:function", Gymnasium's spec of an env, or a factory.
 Maker = str | RegisteredSpec | Factory
-"""An id, "module:function", Gymnasium's spec of an env, or a factory."""
+# One maker for all slots, or a list with one for each slot.
 EnvSource = Maker | Sequence[Maker]
-"""One maker for all slots, or a list with one for each slot."""
 
 
 def wrapped(factory: Factory, wrappers: Sequence[Wrap]) -> Any:

@@ -221,8 +221,8 @@ class JointAction:
                 f"and others continuous (numbers): {listed}. Use corral.make_multi, "
                 "which keeps them apart, or wrap the env so that all are of one kind"
             )
+        # Whether actions can be masked: discrete ones can, numbers cannot.
         self.masked = "sets" in kinds.values()
-        """Whether actions can be masked: discrete ones can, numbers cannot."""
         each = self._spaces.values()
         self.space: Any = flatten_space(spaces.Tuple(each))
         sizes = map(flatdim, each)

@@ -20,10 +20,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
+from corral.engine.whole_file import replacing
+
+# The key of an env's metadata.
 ISOLATION_KEY = "corral.isolation"
-"""The key of an env's metadata."""
+# The environment variable that names another folder.
 FOLDER_VARIABLE = "CORRAL_VERDICTS"
-"""The environment variable that names another folder."""
 FORMAT = 1
 Isolation = Literal["slot", "shared"]
 Value = TypeVar("Value")
@@ -31,17 +33,20 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True, slots=True)
 class IsolationVerdict:
-    """Whether envs of a kind may share a process."""
+    """Whether envs of a kind may share a process.
+
+    Attributes:
+        subject: The env's id, else its class.
+        edition: The package and its version, or a digest of the module's text.
+        threads: Whether two threads may have one each; None if that was not tried.
+        isolate_rng: Whether it draws from global generators.
+    """
 
     subject: str
-    """The env's id, else its class."""
     edition: str
-    """The package and its version, or a digest of the module's text."""
     isolation: Isolation
     threads: bool | None = None
-    """Whether two threads may have one each; None if that was not tried."""
     isolate_rng: bool = False
-    """Whether it draws from global generators."""
     reason: str = ""
 
 
@@ -128,15 +133,10 @@ def saved_verdict(env: Any) -> IsolationVerdict | None:
 
 def write_value(path: Path, form: int, value: Any) -> None:
     """Write a dataclass as JSON, in the place of an earlier file; never half of it."""
-    import tempfile  # as above
-
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     text = json.dumps({"format": form, **asdict(value)}, indent=2)
-    with tempfile.NamedTemporaryFile(
-        "w", dir=path.parent, suffix=".draft", delete=False, encoding="utf-8"
-    ) as draft:
-        draft.write(text + "\n")
-    os.replace(draft.name, path)
+    with replacing(path, mode=0o600) as file:
+        file.write(f"{text}\n".encode())
 
 
 def read_value(text: str, form: int, kind: type[Value]) -> Value | None:

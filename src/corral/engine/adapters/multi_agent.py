@@ -16,25 +16,28 @@ from corral.engine.adapters.single_agent import SingleEnvAdapter
 from corral.engine.adapters.team import MASK_KEY, TEAM_KEY, masks_of, team_of
 from corral.errors import SpaceMismatch, SpacesDiffer
 
+# Agents in turn: the agents that are observed in each turn.
 OBSERVE_CHOICES = ("acting", "all")
-"""Agents in turn: the agents that are observed in each turn."""
+# What a step of any env comes to: see `core.Adapter`.
 Outcome = tuple[Any, Any, Any, Any, dict[str, Any]]
-"""What a step of any env comes to: see `core.Adapter`."""
 
 
 class PettingZooAdapter(SingleEnvAdapter):
-    """One env with several agents; attributes are reached through its wrappers."""
+    """One env with several agents; attributes are reached through its wrappers.
+
+    Attributes:
+        turns: Whether agents act one at a time.
+    """
 
     turns: bool
-    """Whether agents act one at a time."""
 
     def __init__(
         self, env: Any, state: bool = False, observe: str = OBSERVE_CHOICES[0]
     ) -> None:
         self.env = env
         self.observe = observe
+        # The object that resets and steps the env: the env itself, or a shortcut.
         self.course = env if self.turns else without_detours(env)
-        """The object that resets and steps the env: the env itself, or a shortcut."""
         self.stepper = self
         self.team = team = team_of(env, self.turns, state)
         self.roster = Roster(team, env)
@@ -44,8 +47,8 @@ class PettingZooAdapter(SingleEnvAdapter):
             metadata={**(getattr(env, "metadata", None) or {}), TEAM_KEY: team},
             render_mode=getattr(env, "render_mode", None),
         )
+        # Whether a mask ever came with an info.
         self.masking = False
-        """Whether a mask ever came with an info."""
         self._maskable = any(group.mask_by_info for group in team.groups)
 
     def observed(self) -> NDArray[np.uint8]:
@@ -104,6 +107,7 @@ class PettingZooAdapter(SingleEnvAdapter):
                 f"({list(made.team.agents)} instead of {list(self.team.agents)}) or "
                 "their spaces are not the same"
             )
+        made.task_by = self.task_by
         return made
 
 

@@ -9,10 +9,10 @@ ReturnsAdapter     the agents are those that the env returns something for: Agil
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import nan
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -24,8 +24,8 @@ from corral.errors import SpaceMismatch
 Table = Mapping[Any, Any]
 _TWO = "observations, infos"
 _FIVE = "observations, rewards, terminations, truncations, infos"
+# What a reward is as a rule, and can be stored as it is.
 _NUMBERS = (float, int)
-"""What a reward is as a rule, and can be stored as it is."""
 
 
 class ParallelAdapter(PettingZooAdapter):
@@ -36,6 +36,8 @@ class ParallelAdapter(PettingZooAdapter):
     """
 
     turns = False
+    # Whether `env.agents` says which agents are alive, or what the env returns.
+    lists_agents: ClassVar[bool] = True
 
     def reset(
         self, seed: int | None, options: dict[str, Any] | None, task: Any
@@ -46,14 +48,10 @@ class ParallelAdapter(PettingZooAdapter):
     def begun(self, result: Any) -> tuple[Any, dict[str, Any]]:
         """Store what the env's `reset` returned."""
         observations, infos = _dicts(result, "reset", _TWO)
-        self.roster.begin(self._present(observations))
+        self.roster.begin(self.env.agents if self.lists_agents else observations)
         for seat in self.roster.living:
             _see(seat, observations)
         return self.observed(), self._checked_infos(infos)
-
-    def _present(self, observations: Table) -> Iterable[Any]:
-        """The agents that begin an episode."""
-        return self.env.agents  # type: ignore[no-any-return]
 
     def step(self, action: Any) -> Outcome:
         """Step the living agents, each with its own part of the action."""
@@ -72,13 +70,10 @@ class ParallelAdapter(PettingZooAdapter):
             raise
         if roster.leaving or roster.paid:
             roster.tidy()
-        if ends or paid != len(roster.names) or not self._unchanged(observations):
+        agents = self.env.agents if self.lists_agents else list(observations)
+        if ends or paid != len(roster.names) or agents != roster.names:
             return self._changed(result)
         return self.usual(observations, rewards, infos) or self._changed(result)
-
-    def _unchanged(self, observations: Table) -> bool:
-        """Whether the same agents are alive as before the step."""
-        return bool(self.env.agents == self.roster.names)
 
     def usual(
         self, observations: Table, rewards: Table, infos: Table
@@ -86,8 +81,8 @@ class ParallelAdapter(PettingZooAdapter):
         """The usual step, in which no agent comes or goes; None if one was left out."""
         # All in one function: between two steps the env has evicted everything from the
         # caches, and each function called here is cold.
-        total = 0.0
-        for seat in self.roster.living:
+        total, roster = 0.0, self.roster
+        for seat in roster.living:
             agent = seat.agent
             if agent not in observations or agent not in rewards:
                 return None
@@ -99,7 +94,8 @@ class ParallelAdapter(PettingZooAdapter):
             total += reward
         quiet = not self.masking and type(infos) is dict and not any(infos.values())
         kept = {} if quiet else self._checked_infos(infos)
-        return self.observed(), total, False, False, kept
+        obs = roster.buffer if self.team.state_space is None else self.observed()
+        return obs, total, False, False, kept
 
     def _changed(self, result: Any) -> Outcome:
         """The same for a step in which an agent came, left, or was left out."""
@@ -173,8 +169,7 @@ class RawActions:
 class ReturnsAdapter(ParallelAdapter):
     """One ParallelEnv, as AgileRL's workers treat it."""
 
-    def _present(self, observations: Table) -> Iterable[Agent]:
-        return observations
+    lists_agents = False
 
     def step(self, action: Any) -> Outcome:
         """Step with the actions of the living, or with what was sent raw."""
@@ -183,10 +178,14 @@ class ReturnsAdapter(ParallelAdapter):
         actions = {agent: _bare(one) for agent, one in taken.items()}
         return self.outcome(self.course.step(actions))
 
-    def _unchanged(self, observations: Table) -> bool:
+    def usual(
+        self, observations: Table, rewards: Table, infos: Table
+    ) -> Outcome | None:
+        """None also while an agent is away, whose reward has to be marked."""
         roster = self.roster
-        everyone = len(roster.names) == len(roster.seats)
-        return everyone and list(observations) == roster.names
+        if len(roster.names) < len(roster.seats):
+            return None
+        return super().usual(observations, rewards, infos)
 
     def _changed(self, result: Any) -> Outcome:
         """The same for a step in which an agent came, left, or was left out."""

@@ -28,8 +28,8 @@ class Seat:
         self.position = position
         leaves = _leaves_of(arrays["obs"])
         encode = codec_for(group.observation_space).encoder(leaves, f"obs[{agent!r}]")
+        # Store what the agent sees.
         self.observe: Callable[[Any], Any] = partial(encode, 0, position)
-        """Store what the agent sees."""
         self._group = group
         # A memoryview stores a scalar in a quarter of the time an array takes.
         self.alive = arrays["alive"][0].data
@@ -85,15 +85,15 @@ class Roster:
             for agent in team.agents
         }
         codec = packed(team.observation_space)
+        # What the env's observation is to the engine; the same object every time.
         self.buffer, leaves = codec.buffer()
-        """What the env's observation is to the engine; the same object every time."""
+        # Its parts, `(1, ...)`.
         self.value: dict[str, Any] = codec.inner.assemble(leaves, ())
-        """Its parts, `(1, ...)`."""
         if team.state_space is not None:
             cells = [leaf[np.newaxis] for leaf in _leaves_of(self.value[STATE_KEY])]
             state = codec_for(team.state_space).encoder(cells, "state")
+            # Store the state of the env as a whole.
             self.set_state: Callable[[Any], Any] = partial(state, 0, 0)
-            """Store the state of the env as a whole."""
         self._plain_groups = {
             group.agents: group.name
             for group in team.groups
@@ -104,14 +104,14 @@ class Roster:
             group, position = team.place[agent]
             self.seats[agent] = Seat(group, position, self.value[group.name])
         self.living: list[Seat] = []
+        # Of the living, as the env lists them.
         self.names: list[Agent] = []
-        """Of the living, as the env lists them."""
+        # Those that ended in the last step.
         self.leaving: list[Seat] = []
-        """Those that ended in the last step."""
+        # Others that got a reward in the last step.
         self.paid: list[Seat] = []
-        """Others that got a reward in the last step."""
+        # The group that the living are, all of it and in its order.
         self._whole: str | None = None
-        """The group that the living are, all of it and in its order."""
 
     def begin(self, agents: Iterable[Agent]) -> None:
         """An episode starts with these agents."""

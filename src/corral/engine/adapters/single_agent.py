@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from copy import copy
 from typing import Any
@@ -10,17 +9,22 @@ from typing import Any
 import gymnasium
 
 from corral.core import NO_TASK, Adapter, EnvSpec
-from corral.engine.adapters.task_delivery import TaskDelivery
+from corral.engine.adapters.task_delivery import TaskBy, TaskDelivery, takes_keyword
 
 
 class SingleEnvAdapter(Adapter):
-    """The adapter of one env, of any kind: how its episodes begin."""
+    """The adapter of one env, of any kind: how its episodes begin.
 
+    Attributes:
+        task_by: How the env is told its tasks; None for the first way that it has.
+        bare_resets: Whether `reset` is called without arguments where none are given.
+    """
+
+    # The env's `reset`, and whether it takes options.
     _resets: tuple[Any, bool] = (None, True)
-    """The env's `reset`, and whether it takes options."""
+    task_by: TaskBy | None = None
     _deliver: TaskDelivery | None = None
     bare_resets = False
-    """Whether `reset` is called without arguments where none are given."""
 
     def begin(
         self, reset: Callable[..., Any], seed: int | None, options: Any, task: Any
@@ -36,7 +40,7 @@ class SingleEnvAdapter(Adapter):
         more: dict[str, Any] = {}
         if task is not NO_TASK:
             if self._deliver is None:
-                self._deliver = TaskDelivery(self.env)
+                self._deliver = TaskDelivery(self.env, self.task_by)
             more = self._deliver(task, options)
             options = more.pop("options", None)
         if seed is None and options is None and self.bare_resets and not more:
@@ -50,7 +54,7 @@ class SingleEnvAdapter(Adapter):
         # A bound method is new each time. A signature is read when the method changes.
         function = getattr(self.env.reset, "__func__", self.env.reset)
         if function is not self._resets[0]:
-            self._resets = function, takes_options(function)
+            self._resets = function, takes_keyword(function, "options")
         return self._resets[1]
 
 
@@ -95,14 +99,3 @@ class GymnasiumAdapter(SingleEnvAdapter):
         made.env = made.stepper = env
         made._deliver = None
         return made
-
-
-def takes_options(reset: Callable[..., Any]) -> bool:
-    """Whether options can be given to it."""
-    try:
-        parameters = inspect.signature(reset).parameters.values()
-    except (TypeError, ValueError):  # a function of C
-        return True
-    return any(
-        one.name == "options" or one.kind == one.VAR_KEYWORD for one in parameters
-    )

@@ -33,29 +33,32 @@ from corral.engine.layout.codec import codec_for, register_codec
 from corral.engine.layout.composite import PackedCodec
 from corral.errors import OptionError
 
+# The key of an env's metadata that holds its Team.
 TEAM_KEY = "corral.team"
-"""The key of an env's metadata that holds its Team."""
+# The name of the whole env's state, beside those of the groups.
 STATE_KEY = "state"
-"""The name of the whole env's state, beside those of the groups."""
+# PettingZoo's key of action masks, in observations and in infos.
 MASK_KEY = "action_mask"
-"""PettingZoo's key of action masks, in observations and in infos."""
 
+# With more actions, masks stay in the infos: most such envs have none at all.
 MAX_MASKED_ACTIONS = 1 << 16
-"""With more actions, masks stay in the infos: most such envs have none at all."""
 
 Agent = Hashable
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Agents with equal spaces, in the env's order."""
+    """Agents with equal spaces, in the env's order.
+
+    Attributes:
+        observation_space: Of one agent.
+        action_space: Of one agent.
+    """
 
     name: str
     agents: tuple[Agent, ...]
     observation_space: Space[Any]
-    """Of one agent."""
     action_space: Space[Any]
-    """Of one agent."""
 
     @property
     def mask(self) -> int:
@@ -94,14 +97,17 @@ class Group:
 
 @dataclass(frozen=True)
 class Team:
-    """All agents that an env may have, in its own order."""
+    """All agents that an env may have, in its own order.
+
+    Attributes:
+        turns: Whether agents act one at a time.
+        state_space: Of the whole env's state, where it was asked for.
+    """
 
     agents: tuple[Agent, ...]
     groups: tuple[Group, ...]
     turns: bool
-    """Whether agents act one at a time."""
     state_space: Space[Any] | None = None
-    """Of the whole env's state, where it was asked for."""
 
     @cached_property
     def place(self) -> dict[Agent, tuple[Group, int]]:

@@ -23,8 +23,8 @@ from corral.engine.adapters.task_delivery import TaskBy, TaskDelivery
 from corral.errors import OptionError
 
 Convention = Literal["corral", "varibad"]
+# Keys of a trial's last info: `(episodes,)` arrays.
 RETURNS, LENGTHS = "trial_returns", "trial_lengths"
-"""Keys of a trial's last info: `(episodes,)` arrays."""
 
 
 class Trials(gymnasium.Wrapper[Any, Any, Any, Any]):
@@ -75,6 +75,8 @@ class Trials(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._varibad = convention == "varibad"
         self._deliver = TaskDelivery(env, task_by)
         self._task: Any = NO_TASK
+        # Of the last trial that began.
+        self._task_before: Any = NO_TASK
         self._options: dict[str, Any] | None = None
         self._zero_action = np.zeros(spaces.flatdim(env.action_space))
         self.observation_space = self._extended(env.observation_space)
@@ -120,7 +122,12 @@ class Trials(gymnasium.Wrapper[Any, Any, Any, Any]):
         """Start a trial."""
         self._options = options
         self._returns, self._lengths = [0.0], [0]
-        observation, info = self._begin(seed)
+        try:
+            observation, info = self._begin(seed)
+        except BaseException:
+            self._task = self._task_before  # the env may have rejected the new one
+            raise
+        self._task_before = self._task
         return self._seen(observation, 0.0, self._zero_action, 0.0), info
 
     def _begin(self, seed: int | None) -> tuple[Any, dict[str, Any]]:

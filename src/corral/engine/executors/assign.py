@@ -33,27 +33,33 @@ PLACES = {"serial": "in the caller", "thread": "threads", "process": "processes"
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where the slots of a pool run, and the reason."""
+    """Where the slots of a pool run, and the reason.
+
+    Attributes:
+        step_time: Seconds per env step, where it was measured.
+        computing: The fraction of a step that needs a core, where it was measured.
+        sharing: Why several slots have one process, where they do.
+        extra_envs: How many extra envs were built, and closed again, for the trial.
+        acting: Where the policy acts, and why, if a run has chosen that.
+    """
 
     backend: str
     workers: int
     num_envs: int
     reason: str
     step_time: float | None = None
-    """Seconds per env step, where it was measured."""
     computing: float | None = None
-    """The fraction of a step that needs a core, where it was measured."""
     sharing: str = ""
-    """Why several slots have one process, where they do."""
     extra_envs: int = 0
-    """How many extra envs were built, and closed again, for the trial."""
+    acting: str = ""
 
     def __str__(self) -> str:
         slots = "1 slot" if self.num_envs == 1 else f"{self.num_envs} slots"
         text = f"{slots}, {_workers(self.workers, self.backend)}: {self.reason}"
         sharing = f"; {self.sharing}" if self.sharing else ""
         built = f" (extra envs built to find out: {self.extra_envs})"
-        return text + sharing + (built if self.extra_envs else "")
+        acting = f"; {self.acting}" if self.acting else ""
+        return text + sharing + (built if self.extra_envs else "") + acting
 
 
 def _workers(count: int, backend: str) -> str:
@@ -101,16 +107,16 @@ def enough_workers(slots: int, cores: int) -> int:
     return math.ceil(slots / math.ceil(slots / most))
 
 
+# For envs that wait. A worker with Gymnasium and nothing else takes 25 MiB and 0.13 s
+# to start (64 of them on 2 cores: 1.6 GiB, 8.2 s), one with torch 160 MiB. Eight envs
+# that sleep 1 ms run 1.95 times as fast in 2 processes, 6.8 times in 8.
 MAX_PROCESSES = 64
-"""For envs that wait. A worker with Gymnasium and nothing else takes 25 MiB and 0.13 s
-to start (64 of them on 2 cores: 1.6 GiB, 8.2 s), one with torch 160 MiB. Eight envs
-that sleep 1 ms run 1.95 times as fast in 2 processes, 6.8 times in 8."""
+# The same for threads: 64 of them take 4 MiB and start in 0.04 s, and 512 envs that
+# sleep 20 ms are 3.3 times as fast in 256 as in 64.
 MAX_THREADS = 256
-"""The same for threads: 64 of them take 4 MiB and start in 0.04 s, and 512 envs that
-sleep 20 ms are 3.3 times as fast in 256 as in 64."""
+# Threads start at once and share their memory: where the env declares that it is made
+# for them, they are chosen even if they are this much slower than processes.
 THREADS_ADVANTAGE = 1.1
-"""Threads start at once and share their memory: where the env declares that it is made
-for them, they are chosen even if they are this much slower than processes."""
 
 
 def useful_processes(
@@ -223,18 +229,22 @@ def _reason(
 
 @dataclass(frozen=True, slots=True)
 class BatchOverhead:
-    """Seconds that a batch takes on top of the env steps, as measured."""
+    """Seconds that a batch takes on top of the env steps, as measured.
+
+    Attributes:
+        spinning: Per batch and per worker, with a core left for the parent, which then
+            spins.
+        sleeping: The same where the parent has to be woken.
+        crowded: The same with more workers than cores, each of which has to be woken.
+        threads: What a batch takes longer on threads, which pass the GIL around.
+    """
 
     serial_per_slot: float
     worker_per_slot: float
     spinning: tuple[float, float]
-    """Per batch and per worker, with a core left for the parent, which then spins."""
     sleeping: tuple[float, float]
-    """The same where the parent has to be woken."""
     crowded: tuple[float, float]
-    """The same with more workers than cores, each of which has to be woken."""
     threads: float
-    """What a batch takes longer on threads, which pass the GIL around."""
 
 
 # Measured on 2 and on 16 cores; the Python twins, `crowded` and `threads` on 2.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
@@ -22,14 +22,18 @@ from corral.engine.worker.letters import Letter, Reply
 
 @dataclass(slots=True)
 class Assignment:
-    """What an executor runs: the factories, the shards, and what workers are given."""
+    """What an executor runs: the factories, the shards, and what workers are given.
+
+    Attributes:
+        needs_processes: The options that only processes support, as the caller wrote
+            them.
+    """
 
     factories: Sequence[Factory]
     shards: list[range]
     options: ShardOptions
     worker_init: Callable[[], Any] | None = None
     per_worker: Callable[[], Any] | None = None
-    function: Callable[[Any], Any] | None = None
     shared: dict[str, NDArray[Any]] = field(default_factory=dict)
     threads_per_worker: int | None = 1
     devices: Sequence[str] = ()
@@ -40,7 +44,6 @@ class Assignment:
     item_timeout: float | None = None
     close_timeout: float = 10.0
     needs_processes: str = ""
-    """The options that only processes support, as the caller wrote them."""
 
     @property
     def slots(self) -> int:
@@ -50,7 +53,7 @@ class Assignment:
     @property
     def seed(self) -> int | None:
         """The root seed, where it means anything to the caller."""
-        return self.options.root_seed if self.function is None else None
+        return self.options.root_seed if self.factories else None
 
     def device(self, worker: int) -> str | None:
         """The worker's device; devices go round robin."""
@@ -67,7 +70,6 @@ class Assignment:
             options=self.options,
             worker_init=self.worker_init,
             per_worker=self.per_worker,
-            function=self.function,
             # Views that cannot be written to.
             shared={n: np.broadcast_to(a, np.shape(a)) for n, a in self.shared.items()},
             device=self.device(worker),
@@ -83,18 +85,25 @@ class Executor(Protocol):
 
     Built first, bound once the spaces are known, closed in any state. The methods with
     a body are defaults, for workers that neither die nor run in the caller.
+
+    Attributes:
+        survives_deaths: Workers are processes: an env may end its own, and one that
+            hangs is ended.
+        inline: The caller itself runs the envs: the executor has `step_inline` and
+            `envs`.
+        control: The words of slots and workers that the pool reads, and the seeds of
+            resets.
+        shared: The arrays that all workers have; the caller may write to them.
+        on_return: Called with a worker that has replaced another.
     """
 
     survives_deaths: ClassVar[bool] = False
-    """Workers are processes: an env may end its own, and one that hangs is ended."""
     inline: ClassVar[bool] = False
-    """The caller itself runs the envs: the executor has `step_inline` and `envs`."""
 
     shards: list[range]
     control: ControlViews
-    """The words of slots and workers that the pool reads, and the seeds of resets."""
+    shared: Mapping[str, NDArray[Any]]
     on_return: Callable[[int], None]
-    """Called with a worker that has replaced another."""
 
     def build(self) -> list[EnvSpec]:
         """Build every env; return the spec of each."""
@@ -111,8 +120,11 @@ class Executor(Protocol):
     def post(self, messages: Sequence[tuple[int, Any]]) -> None:
         """Post messages to workers, without an answer; none if one is not pickled."""
 
-    def ask(self, questions: dict[int, Ask]) -> None:
-        """Ask workers; each answers after the commands it already has."""
+    def ask(self, questions: Mapping[int, Ask | bytes]) -> None:
+        """Ask workers; each answers after the commands it already has.
+
+        A question to a process may be pickled already.
+        """
 
     def answers(
         self, workers: Iterable[int], timeout: float | None
@@ -127,6 +139,15 @@ class Executor(Protocol):
 
     def answered(self) -> dict[int, Reply]:
         """The answers that are here, by worker; each is given once."""
+
+    def give_up(self, worker: int) -> bool:
+        """Drop the item that a worker is busy with.
+
+        Returns:
+            Whether it can be asked again, and runs the next item after this one. If
+            not, it is ended and replaced.
+        """
+        return True
 
     def wait(
         self,
@@ -192,6 +213,10 @@ class Executor(Protocol):
     def last_letters(self, worker: int) -> Sequence[Letter]:
         """What a worker that ended has left in its mailbox, and what others sent."""
         return ()
+
+    def rings(self) -> int:
+        """How often results were announced so far, modulo 2**32."""
+        raise AssertionError("results are announced by workers, not by the caller")
 
     def output(self, worker: int) -> str:
         """The last output of a worker; "" where it prints to the caller's own."""

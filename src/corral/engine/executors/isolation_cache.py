@@ -23,19 +23,22 @@ from corral.engine.worker import serialization
 from corral.engine.worker.isolation_probe import SharingAnswer
 from corral.engine.worker.shared_state import digest_of
 
+# The version of the file and of the trial; entries of other versions are ignored.
 FORMAT = 2
-"""The version of the file and of the trial; entries of other versions are ignored."""
 MAX_CACHE_FILES = 256
 _here: dict[str, SharingAnswer] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class CacheKey:
-    """The envs that an answer is about."""
+    """The envs that an answer is about.
+
+    Attributes:
+        stable: Whether it means the same in another process.
+    """
 
     digest: str
     stable: bool
-    """Whether it means the same in another process."""
 
 
 def cache_key_of(assignment: Assignment, guests: list[int]) -> CacheKey | None:
@@ -46,6 +49,7 @@ def cache_key_of(assignment: Assignment, guests: list[int]) -> CacheKey | None:
         assignment.worker_init,
         assignment.per_worker,
         options.sample_task,
+        options.task_by,
         options.isolate_rng,
         sorted(assignment.shared),
         serialization.pack_registry(),

@@ -16,15 +16,15 @@ from contextlib import suppress
 from pathlib import Path
 from time import perf_counter
 
+# Seconds that a batch takes: several times what starting the threads again costs.
 MIN_BATCH_SECONDS = 0.6e-3
-"""Seconds that a batch takes: several times what starting the threads again costs."""
+# Seconds that ending them may take; beside programs that keep all cores busy it takes
+# tens of milliseconds, since each helper needs a core to end.
 MAX_PAUSE_SECONDS = 1e-3
-"""Seconds that ending them may take; beside programs that keep all cores busy it takes
-tens of milliseconds, since each helper needs a core to end."""
+# Batches until the next try.
 RETRY_AFTER_BATCHES = 100
-"""Batches until the next try."""
+# `omp_pause_soft`: settings such as the number of threads stay.
 _PAUSE_SOFT = 1
-"""`omp_pause_soft`: settings such as the number of threads stay."""
 
 
 class HelperThreads:
@@ -35,8 +35,8 @@ class HelperThreads:
         self._runtimes: list[ctypes.CDLL] | None = None
         self._began = self._batch = 0.0
         self._skipping = 0
+        # Whether there are any, so that it matters how long a batch takes.
         self.timed = False
-        """Whether there are any, so that it matters how long a batch takes."""
 
     def before_batch(self) -> None:
         """The workers are about to begin: end the idle helpers."""

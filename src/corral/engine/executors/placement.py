@@ -46,8 +46,8 @@ EXECUTORS: dict[str, type[SerialExecutor | ThreadExecutor | ProcessExecutor]] = 
 }
 BACKENDS = ("auto", *EXECUTORS)
 ISOLATIONS = ("auto", "slot", "shared")
+# The probe of `auto`, which times envs anyway: it may take longer than the others.
 AUTO_PROBE = ProbeRequest(seconds=0.2, limit=1.0, long_to_build=1.0)
-"""The probe of `auto`, which times envs anyway: it may take longer than the others."""
 
 ASKED = "asked for"
 

@@ -42,10 +42,10 @@ from corral.engine.transport.lifeline import Lifeline
 from corral.engine.worker import commands, serialization
 from corral.errors import ClosedError, Fault
 
+# Seconds for a worker to end by itself after a trial of envs.
 PROBED_EXIT_SECONDS = 0.3
-"""Seconds for a worker to end by itself after a trial of envs."""
+# Seconds for a worker to notice by itself that a trial takes too long.
 PROBE_GRACE_SECONDS = 0.1
-"""Seconds for a worker to notice by itself that a trial takes too long."""
 
 
 class ProcessExecutor(SignalledExecutor):
@@ -74,6 +74,7 @@ class ProcessExecutor(SignalledExecutor):
         if self._assignment.shared:
             arrays, shared = shared_arrays.share(self._assignment.shared)
             opened(closing(arrays))
+            self.shared = shared.views(arrays)
         lifeline = opened(closing(Lifeline()))
         # One file for all workers: a hung worker writes its stack alone.
         stack = stacks.open_file()
@@ -285,6 +286,12 @@ class ProcessExecutor(SignalledExecutor):
         )
         self._find_present()
 
+    def give_up(self, worker: int) -> bool:
+        """End a worker that is busy, and replace it."""
+        self._health.end(self._links[worker])
+        self.replace(worker, None, 0.0)
+        return False
+
     def _forget(self, worker: int) -> None:
         """Clear what a worker was sent and has written, for the one after it."""
         self._replies.pop(worker, None)
@@ -346,7 +353,7 @@ class ProcessExecutor(SignalledExecutor):
                 close()
         # Clear these references: they form a cycle with the pool and would keep its
         # memory alive after close().
-        self._away = {}
+        self._away, self.shared = {}, {}
         self.on_return = lambda worker: None
         open_executors.discard(self)
         if not orderly:

@@ -40,8 +40,8 @@ NOT_REPEATABLE_REASON = (
     "other cannot be seen"
 )
 TOO_MANY_KINDS_REASON = "the factories are of too many kinds to try them all"
+# Each kind is tried with two envs; with more kinds there is no trial.
 MAX_KINDS = 3
-"""Each kind is tried with two envs; with more kinds there is no trial."""
 UNSENDABLE_REASON = "the factory cannot be sent to a worker process to be tried"
 
 
@@ -58,8 +58,8 @@ class SharingProbe:
     executor: ProcessExecutor
     slots: list[int]
     question: ProbeRequest
+    # Workers that have built envs.
     _used: set[int] = field(default_factory=set)
-    """Workers that have built envs."""
     _stage: str = ""
     _extra: int = 0
 

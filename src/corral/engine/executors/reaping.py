@@ -24,10 +24,11 @@ from corral.engine.layout import plan
 from corral.engine.transport import child_processes
 from corral.errors import Fault
 
+# Seconds that a worker may take to react when it is asked to end.
 SILENT_EXIT_SECONDS = 2.0
-"""Seconds that a worker may take to react when it is asked to end."""
+# The same for the kernel after SIGKILL: a process may be waiting for a device.
 KILLED_EXIT_SECONDS = 2.0
-"""The same for the kernel after SIGKILL: a process may be waiting for a device."""
+# How a fault names the current command of a worker.
 COMMAND_NAMES = {
     plan.STEPPING: "step",
     plan.RESETTING: "reset",
@@ -35,7 +36,6 @@ COMMAND_NAMES = {
     plan.ANSWERING: "call",
     plan.CLOSING: "close",
 }
-"""How a fault names the current command of a worker."""
 
 
 class WorkerHealth:
@@ -57,10 +57,10 @@ class WorkerHealth:
     ) -> None:
         self.assignment, self._control = assignment, control
         self._stack, self._output = stack, output
+        # Whether a worker that serves may be late.
         self.has_deadlines = False
-        """Whether a worker that serves may be late."""
+        # By worker, once they serve.
         self._shards: list[range] = []
-        """By worker, once they serve."""
         self._limits = {
             plan.STEPPING: assignment.step_timeout,
             plan.RESETTING: assignment.reset_timeout,
@@ -138,6 +138,10 @@ class WorkerHealth:
         else:
             link.untouched = -1, now
         limit = self._limits.get(doing)
+        if limit is None and since:  # only a process that runs may take any time
+            limit = self._limits[plan.STEPPING]
+            late = limit is not None and now - since > limit
+            return limit if late and stacks.is_stopped(link.process.pid) else None
         overrun = since and limit is not None and now - since > limit
         return limit if overrun else None
 

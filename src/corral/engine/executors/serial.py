@@ -7,7 +7,7 @@ them and the order of results is the order of sending.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NoReturn
 
@@ -31,7 +31,6 @@ from corral.engine.worker.commands import (
     MAIL_ENTRY,
     MORE_FOLLOWS_BIT,
     STEP_ALL_ENTRIES,
-    Ask,
     Verb,
     as_one_command,
     entry,
@@ -50,16 +49,18 @@ class SerialExecutor(Executor):
     def __init__(self, assignment: Assignment) -> None:
         self.shards = [range(assignment.slots)]
         self._assignment = assignment
+        self.shared = assignment.shared
         plan = plan_control(assignment.slots, 1, assignment.slots)
         self._block = Block.create(plan.size, shared=False)
         self._data: Block | None = None
         self._queue: deque[int] = deque()
         self._messages: deque[Any] = deque()
         self._letters: list[Letter] = []
+        self._answers: dict[int, Reply] = {}
         self._finished = self._informed = 0
         self._closed = False
+        # Whether the caller is inside an env right now.
         self._running = False
-        """Whether the caller is inside an env right now."""
         # By verb: how many slots are done when the command is.
         self._slots = assignment.slots
         self._results_of = (0, 1, self._slots, 1, 0)
@@ -187,7 +188,7 @@ class SerialExecutor(Executor):
                 raise error  # the handler's own, which came through the env
         raise ClosedError("this pool was closed while it was waiting")
 
-    def ask(self, questions: dict[int, Ask]) -> None:
+    def ask(self, questions: Mapping[int, Any]) -> None:
         """Run what is waiting, then answer."""
         outside = self._enter()
         try:
@@ -199,7 +200,8 @@ class SerialExecutor(Executor):
 
     def answers(self, *_: Any, **__: Any) -> dict[int, Reply]:
         """What was answered already."""
-        return self._answers
+        answers, self._answers = self._answers, {}
+        return answers
 
     first_answers = answered = answers
 

@@ -13,13 +13,14 @@ import math
 import sys
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from corral.core import NO_TASK
 from corral.engine.executors.contract import Assignment, Executor, open_executors
 from corral.engine.executors.openmp import HelperThreads
 from corral.engine.executors.spawn import Replacement
@@ -46,14 +47,14 @@ from corral.engine.worker.commands import (
 from corral.engine.worker.letters import Letter, Reply, SealedMessage
 from corral.errors import ClosedError, Fault, FaultError, OptionError
 
+# Seconds between looks at the workers while waiting for them.
 HEALTH_CHECK_SECONDS = 0.02
-"""Seconds between looks at the workers while waiting for them."""
+# The same while they post letters too big for their mailbox.
 BUSY_HEALTH_CHECK_SECONDS = 0.001
-"""The same while they post letters too big for their mailbox."""
+# Longest time that a worker spins before it sleeps: about the cost of a wake-up.
 WORKER_SPIN_SECONDS = 50e-6
-"""Longest time that a worker spins before it sleeps: about the cost of a wake-up."""
+# The same for the parent, which spins only where it has a core for itself.
 PARENT_SPIN_SECONDS = 400e-6
-"""The same for the parent, which spins only where it has a core for itself."""
 CLOSED_MEANWHILE = "this pool was closed while it was waiting"
 
 
@@ -62,18 +63,21 @@ class SignalledExecutor(Executor):
 
     def __init__(self, assignment: Assignment, plan: ControlPlan) -> None:
         self._assignment = assignment
+        self.shared = assignment.shared
         self._links: list[WorkerLink] = []
+        # Those that serve, less those that are being replaced.
         self._present: list[WorkerLink] = []
-        """Those that serve, less those that are being replaced."""
+        # Workers that are being replaced.
         self._away: dict[int, Replacement] = {}
-        """Workers that are being replaced."""
         self._inbox: list[Letter] = []
         self._replies: dict[int, Reply] = {}
         self._bound = self._closed = False
+        # When `first_answers` last checked the workers, by time.monotonic.
+        self._checked_at = 0.0
+        # Whether something may have been sent in part.
         self._interrupted = False
-        """Whether something may have been sent in part."""
+        # The caller's idle threads, which leave the cores to worker processes.
         self._helpers: HelperThreads | None = None
-        """The caller's idle threads, which leave the cores to worker processes."""
         self._assign(assignment.shards)
         self._resources = ExitStack()
         try:
@@ -198,8 +202,10 @@ class SignalledExecutor(Executor):
         try:
             return self._pack(message)
         except Exception as error:
+            task = getattr(message, "task", NO_TASK)
+            about = "" if task is NO_TASK else f" (task {task!r:.80})"
             raise OptionError(
-                f"what was given {what} cannot be sent to a worker: "
+                f"what was given {what}{about} cannot be sent to a worker: "
                 f"{type(error).__name__}: {error!s:.2000}"
             ) from error
 
@@ -266,6 +272,8 @@ class SignalledExecutor(Executor):
                 target = bell.count + 1 & TICKET_MASK
                 if is_done():  # after counting, so that what comes later rings later
                     break
+            else:
+                spin = 0.0  # of a wait this long, the rest is slept
             piece = BUSY_HEALTH_CHECK_SECONDS if self._collect() else piece
             if left <= 0:
                 return False
@@ -283,6 +291,10 @@ class SignalledExecutor(Executor):
         self._informed_seen = words
         return letters, informed
 
+    def rings(self) -> int:
+        """How often the parent's bell has rung."""
+        return self._bell.count
+
     def _collect(self) -> bool:
         """Fetch as many messages as the workers have announced; False if none."""
         posted = bytes(self._posted)
@@ -295,14 +307,18 @@ class SignalledExecutor(Executor):
                 self._sort(link, self._fetch(link, None))
         return True
 
-    def ask(self, questions: dict[int, Ask]) -> None:
+    def ask(self, questions: Mapping[int, Ask | bytes]) -> None:
         """Post every question before waiting for any answer."""
         # Pickle all before posting one: if a later one could not be pickled, the answer
         # to an earlier one would be taken for the next question's.
         packed = {
-            worker: self._pack_or_refuse(asked, f"with a {asked.verb!r} question")
+            worker: asked
+            if isinstance(asked, bytes)
+            else self._pack_or_refuse(asked, f"with a {asked.verb!r} question")
             for worker, asked in questions.items()
         }
+        if self._helpers is not None and "torch._C" in sys.modules:
+            self._helpers.before_batch()
         while not self._away.keys().isdisjoint(questions):
             time.sleep(0.001)
             self.check_workers()
@@ -336,15 +352,25 @@ class SignalledExecutor(Executor):
             if self._replies.pop(worker, None) is None:
                 self._links[worker].unwanted += 1
 
+    def give_up(self, worker: int) -> bool:
+        """Drop the answer of a worker; it runs its next item after this one."""
+        self._give_up_answers([worker])
+        return True
+
     def first_answers(self, enough: Callable[[], bool]) -> dict[int, Reply]:
         """Wait until an item was run, or it is `enough`; the answers so far."""
         while True:
             # Answers decide, and rings only wake the parent: some may be lost.
             rings = self._bell.count
             self._collect()
-            # Every time: workers that answer quickly must not hide one that died.
-            self.check_workers()
+            # Workers that answer quickly must not hide one that died.
+            now = time.monotonic()
+            if now - self._checked_at > HEALTH_CHECK_SECONDS:
+                self.check_workers()
+                self._checked_at = now
             if self._replies or enough():
+                if self._helpers is not None and self._helpers.timed:
+                    self._helpers.after_batch()
                 return self.answered()
             self._bell.wait(rings + 1 & TICKET_MASK, HEALTH_CHECK_SECONDS, self._spin)
 

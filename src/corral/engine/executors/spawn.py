@@ -57,25 +57,21 @@ def descriptors_for(workers: int) -> int:
     return 13 + 8 + workers * (4 + (doorbell.KIND == "event"))
 
 
-_FUNCTIONS = {
-    "worker_init": "worker_init",
-    "per_worker": "per_worker",
-    "function": "the function",
-}
-"""What the user gives for all workers, and its name in errors."""
+# What the user gives for all workers.
+_FUNCTIONS = ("worker_init", "per_worker")
 
 
 def packed(assignment: Assignment) -> Assignment:
     """The same with the user's functions pickled; raises if one cannot be."""
-    pack, sample = serialization.pack, assignment.options.sample_task
-    if sample is not None:
-        pack(sample, "sample_task")
+    pack, options = serialization.pack, assignment.options
+    pack(options.sample_task, "sample_task")
+    pack(options.task_by, "task_by")
     for slot, factory in enumerate(assignment.factories):
         if slot == 0 or factory is not assignment.factories[slot - 1]:
             pack(factory, f"the factory of slot {slot}")
     functions: dict[str, Any] = {
-        name: serialization.Unpacked(pack(getattr(assignment, name), what))
-        for name, what in _FUNCTIONS.items()
+        name: serialization.Unpacked(pack(getattr(assignment, name), name))
+        for name in _FUNCTIONS
         if getattr(assignment, name) is not None
     }
     return replace(assignment, **functions)
@@ -96,7 +92,12 @@ def setup_message(control: ControlPlan) -> bytes:
 
 @dataclass(slots=True)
 class Inheritance:
-    """What all workers of a pool inherit, and how they are started with it."""
+    """What all workers of a pool inherit, and how they are started with it.
+
+    Attributes:
+        token: What the marks of all workers begin with; see
+            `transport.child_processes`.
+    """
 
     assignment: Assignment
     block: Block
@@ -107,7 +108,6 @@ class Inheritance:
     shared: SharedArrays | None
     output: WorkerOutput
     token: str
-    """What the marks of all workers begin with; see `transport.child_processes`."""
 
     def spawn(self, worker: int, generation: int) -> WorkerLink:
         """Start one process; if that fails, close everything that was opened for it.

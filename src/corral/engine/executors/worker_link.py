@@ -12,24 +12,28 @@ from corral.errors import Fault
 
 @dataclass(eq=False)
 class WorkerLink:
-    """The parent's side of one worker; a replacement gets a link of its own."""
+    """The parent's side of one worker; a replacement gets a link of its own.
+
+    Attributes:
+        process: Its process, or its thread.
+        mark: The mark of processes that its envs start; see
+            `transport.child_processes`.
+        sent: Commands that it was sent, modulo 2**32.
+        unwanted: Answers that were given up and will be dropped.
+        untouched: The command that it has not taken yet, and since when.
+        fault: Why it ended, if the executor did not end it.
+    """
 
     worker: int
     control: ControlViews
     bell: Doorbell
     mailbox: Any
     process: Any = None
-    """Its process, or its thread."""
     mark: str = ""
-    """The mark of processes that its envs start; see `transport.child_processes`."""
     sent: int = 0
-    """Commands that it was sent, modulo 2**32."""
     unwanted: int = 0
-    """Answers that were given up and will be dropped."""
     untouched: tuple[int, float] = (-1, 0.0)
-    """The command that it has not taken yet, and since when."""
     fault: Fault | None = None
-    """Why it ended, if the executor did not end it."""
 
     def __post_init__(self) -> None:
         self.queue = self.control.queue[self.worker].data

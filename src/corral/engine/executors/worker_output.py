@@ -18,8 +18,8 @@ from collections.abc import Callable
 from contextlib import suppress
 
 KEPT_OUTPUT_BYTES = 64 * 1024
+# Seconds to wait for the thread, which blocks while the caller's stdout is full.
 OUTPUT_WAIT_SECONDS = 2.0
-"""Seconds to wait for the thread, which blocks while the caller's stdout is full."""
 
 
 class WorkerOutput:

@@ -33,8 +33,8 @@ _ERRNOS = {
     errno.EAGAIN: "raise the limit of processes (`ulimit -u`, or the container's pids "
     "limit), or use fewer workers",
 }
+# These mean the same when an env's own constructor meets them.
 _RESOURCE_ERRNOS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
-"""These mean the same when an env's own constructor meets them."""
 _BY_TRANSFER = {
     "sending an info home": "let infos hold plain data: numbers, arrays, text",
     "sending a result home": "return plain data, or use the value beside the env: "
@@ -42,6 +42,18 @@ _BY_TRANSFER = {
     "opening what it sent home": "return plain data, or make the module importable in "
     "this process too: the value can be unpickled in the worker only",
 }
+# For the items of `map`, whose workers have no slots.
+_MAP_SIGNALS = {
+    "SIGKILL": "if memory ran out (see the kernel's log): fewer workers",
+    "SIGBUS": "if memory ran out: fewer workers, or more memory for the container "
+    "(--shm-size, if the function uses /dev/shm)",
+}
+_MAP_BY_TRANSFER = {
+    "sending a result home": "return plain data: numbers, arrays, text; or keep the "
+    "object in the worker, as this_worker().resource",
+}
+# The command of a fault whose policy raised, in a worker.
+POLICY = "the policy"
 _TIMEOUTS = dict(construct="start_timeout", reset="reset_timeout", map="item_timeout")
 
 
@@ -62,15 +74,17 @@ def advice_for(fault: Fault, syntax: str = "python") -> Iterator[str]:
             a run ("yaml"), `key: value`.
     """
     in_python = syntax == "python"
-    starting = fault.command in ("start", "construct") or fault.item is not None
-    if in_python and fault.kind in ("died", "hung") and not starting:
+    starting = fault.command in ("start", "construct")
+    in_pool = not starting and not _in_map(fault)
+    if in_python and fault.kind in ("died", "hung") and in_pool:
         yield "close the pool"
     alone = _option(in_python, "isolation", "slot")
     if fault.company:
         others = f"{fault.company} other env{'s' * (fault.company > 1)}"
         yield f"try the env alone, it shared its process with {others}: {alone}"
     if not isinstance(fault.exception, UsageError):  # which says so itself
-        line = _BY_TRANSFER.get(fault.command) or _by_kind(fault, in_python)
+        by_transfer = _BY_TRANSFER | (_MAP_BY_TRANSFER if _in_map(fault) else {})
+        line = by_transfer.get(fault.command) or _by_kind(fault, in_python)
         if line:
             yield line.format(
                 alone=alone,
@@ -85,6 +99,11 @@ def advice_for(fault: Fault, syntax: str = "python") -> Iterator[str]:
             missing = fault.episode.missing
             how = "reproduce this episode: fault.save(path), then corral.replay(path)"
             yield f"(this episode cannot be replayed: {missing})" if missing else how
+
+
+def _in_map(fault: Fault) -> bool:
+    """Whether a worker of `map` or of a crew met it."""
+    return fault.item is not None or fault.command == "map"
 
 
 def _continuing(fault: Fault) -> Iterator[str]:
@@ -121,6 +140,8 @@ def _by_kind(fault: Fault, in_python: bool) -> str:
         return "if it happens often, give each slot its own worker: {alone}"
     if fault.item is not None:
         return "debug it: call the function with that item yourself"
+    if fault.command == POLICY:
+        return f"debug it in your own process: {_option(in_python, 'act_in', 'caller')}"
     starting = fault.kind == "start" or fault.command == "construct"
     return _after_start(fault) if starting else ""
 
@@ -140,7 +161,8 @@ def _after_start(fault: Fault) -> str:
 
 def _after_death(fault: Fault) -> str:
     if fault.signal_name is not None:
-        return _SIGNALS.get(fault.signal_name, "")
+        signals = _SIGNALS | (_MAP_SIGNALS if _in_map(fault) else {})
+        return signals.get(fault.signal_name, "")
     if fault.exit_code == 1 and "Traceback" in fault.output:
         return "see the traceback in the last output: Python itself ended"
     if fault.exit_code is not None:

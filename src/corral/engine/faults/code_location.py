@@ -12,15 +12,15 @@ from pathlib import Path
 
 from corral.errors import Fault
 
+# As tracebacks have it, and, without the comma, faulthandler.
 _FRAME = re.compile(r'File "([^"]+)", line (\d+),? in (\S+)')
-"""As tracebacks have it, and, without the comma, faulthandler."""
 _OURS = str(Path(__file__).parents[2])
 _STDLIB = f"{sysconfig.get_path('stdlib')}{os.sep}"
 _LIBRARIES = tuple(
     f"{sysconfig.get_path(name)}{os.sep}" for name in ("purelib", "platlib")
 )
+# Envs that come with Corral.
 _EXAMPLES = tuple(f"{_OURS}{os.sep}{name}{os.sep}" for name in ("zoo", "testing"))
-"""Envs that come with Corral."""
 
 
 @dataclass(frozen=True, slots=True)

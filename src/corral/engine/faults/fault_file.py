@@ -27,28 +27,21 @@ import cloudpickle
 
 from corral.engine.faults import signatures
 from corral.engine.faults.report import message_for, shortened
+from corral.engine.whole_file import replacing
 from corral.errors import EpisodeRecord, Fault, OptionError
 
 VERSION = 1
+# Characters of one action in the report; the payload has all of it.
 MAX_ACTION_CHARACTERS = 2_000
-"""Characters of one action in the report; the payload has all of it."""
 REPORT, TABLE, PAYLOAD = "report.txt", "fault.json", "fault.pickle"
 SIGNATURE = "signature"
 
 
 def save(fault: Fault, path: str | os.PathLike[str]) -> None:
     """Write the report; a file that is there already is replaced when it is whole."""
-    target = Path(path)
     fault = _packed(fault)
-    draft = target.with_name(f".{target.name}.{os.getpid()}")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-    try:
-        with os.fdopen(os.open(draft, flags, 0o600), "wb") as file:
-            _write(fault, file)
-        os.replace(draft, target)
-    except BaseException:
-        draft.unlink(missing_ok=True)
-        raise
+    with replacing(Path(path), mode=0o600) as file:
+        _write(fault, file)
 
 
 def _write(fault: Fault, file: IO[bytes]) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 import corral.errors as errors
-from corral.engine.faults.advice import advice_for
+from corral.engine.faults.advice import POLICY, advice_for
 from corral.errors import CorralError, Fault, FaultError, UsageError
 
 _CAUSES = {
@@ -22,15 +22,15 @@ _CAUSES = {
     "SIGBUS": "a bus error: often full shared memory",
     "SIGTERM": "sent by a scheduler, a time limit or a user",
 }
+# Of output, or of a stack, that an error shows; the fault has all of it.
 MAX_LINES = 40
-"""Of output, or of a stack, that an error shows; the fault has all of it."""
+# Of output beside a traceback, which says more.
 MAX_LINES_BESIDE_TRACEBACK = 8
-"""Of output beside a traceback, which says more."""
 MAX_LINE_CHARACTERS = 200
+# Characters that are kept of an exception's text; its head and its tail.
 MAX_TEXT_CHARACTERS = 8_000
-"""Characters that are kept of an exception's text; its head and its tail."""
+# The same of a traceback.
 MAX_TRACEBACK_CHARACTERS = 24_000
-"""The same of a traceback."""
 
 
 def shortened(text: str, most: int = MAX_TEXT_CHARACTERS) -> str:
@@ -68,7 +68,9 @@ def error_for(fault: Fault, syntax: str | None = "python") -> CorralError:
         made: CorralError = type(error)(message)
         made.fault = fault
     else:
-        kind = errors.ItemError if in_item else _KINDS[fault.kind]
+        by_policy = fault.kind == "raised" and fault.command == POLICY
+        kind = errors.PolicyError if by_policy else _KINDS[fault.kind]
+        kind = errors.ItemError if in_item else kind
         made = kind(message, fault)
     # The live exception where there is one, else the worker's traceback as text. Python
     # would print all of its text, so a shortened one is not the cause.
@@ -161,8 +163,8 @@ def _users_part(stack: str) -> str:
     return "\n".join(kept if any("File " in line for line in kept) else lines)
 
 
+# Where frames of a worker begin that are not the env's.
 _OWN_FRAMES = (f'File "{Path(__file__).parents[1]}', 'File "<string>"')
-"""Where frames of a worker begin that are not the env's."""
 
 
 def _tail(text: str, lines: int = MAX_LINES) -> str:

@@ -26,8 +26,8 @@ from pathlib import Path
 
 from corral.errors import UnsafeFile
 
+# The environment variable that names another file.
 KEY_FILE_VARIABLE = "CORRAL_KEY"
-"""The environment variable that names another file."""
 KEY_BYTES = 32
 
 
@@ -123,8 +123,8 @@ def _failure_text(what: str, error: OSError | ValueError) -> str:
     return f"the key {key_path()} {what} ({reason}); {another}"
 
 
+# What is signed: a signature of one kind is none of the other.
 RUN_FILE, FAULT_FILE = "run", "fault"
-"""What is signed: a signature of one kind is none of the other."""
 FORM = "hmac-sha256"
 
 

@@ -20,9 +20,9 @@ from corral.engine.layout.leaves import ArrayCodec
 from corral.errors import SpaceMismatch
 
 Slots = Sequence[int] | np.ndarray[Any, np.dtype[np.intp]]
+# How an error names it ("['gear'][0]", "" for the action itself), its space and codec;
+# the least and the greatest value, where the part is one leaf that has them.
 ActionPart = tuple[str, Space[Any], Codec, "tuple[Any, Any] | None"]
-"""How an error names it ("['gear'][0]", "" for the action itself), its space and codec;
-the least and the greatest value, where the part is one leaf that has them."""
 
 
 class ActionCheck:

@@ -43,13 +43,13 @@ from corral.engine.layout.readout import (
 )
 
 INFO_ROWS = 3
+# The row of the info that came with the end of an episode; until the next send.
 FINAL_ROW = 2
-"""The row of the info that came with the end of an episode; until the next send."""
+# Room for columns, per row and slot.
 ARENA_BYTES_PER_SLOT = 4096
-"""Room for columns, per row and slot."""
 MAX_COLUMNS = 256
+# An array whose shape keeps changing must not use up the budget of other entries.
 MAX_COLUMNS_PER_PATH = 4
-"""An array whose shape keeps changing must not use up the budget of other entries."""
 
 _ALIGNMENT = 16
 _NEVER = frozenset({"final_obs", "final_info"})
@@ -86,14 +86,14 @@ class Columns:
         self._presence = presence
         self.slots = int(presence.shape[1])
         self._presence_rows = presence.reshape(-1, MAX_COLUMNS)
+        # Which columns are present, by row and slot; None where that is not known, as a
+        # worker that died may have left anything.
         self.written: list[tuple[int, ...] | None] = [None] * len(self._presence_rows)
-        """Which columns are present, by row and slot; None where that is not known, as
-        a worker that died may have left anything."""
+        # All columns so far, to be adopted by a worker that starts late.
         self.defined: list[Column] = []
-        """All columns so far, to be adopted by a worker that starts late."""
         self._identities: set[Identity] = set()
+        # By path and type of a value: see `_WritePlan.entries`.
         self._entries: dict[tuple[tuple[str, ...], type], Any] = {}
-        """By path and type of a value: see `_WritePlan.entries`."""
         self._arrays: list[NDArray[Any]] = []
         self._rows: list[list[NDArray[Any]]] = [[] for _ in range(INFO_ROWS)]
         self._presence_at = list(presence)
@@ -324,19 +324,22 @@ class Columns:
 
 @dataclass(frozen=True, slots=True)
 class _WritePlan:
-    """What to do with a dict of known keys and types."""
+    """What to do with a dict of known keys and types.
+
+    Attributes:
+        entries: Per key: the index of a scalar's column; the columns of arrays by
+            (dtype, shape); the path of a dict; or None for what stays in the remainder.
+        plain: Whether all entries are scalars that have a column.
+        arrays: The same, each as one flat array, where the plan is plain.
+    """
 
     keys: list[Any]
     types: list[type]
     entries: list[Any]
-    """Per key: the index of a scalar's column; the columns of arrays by (dtype, shape);
-    the path of a dict; or None for what stays in the remainder."""
     plain: bool
-    """Whether all entries are scalars that have a column."""
     columns: tuple[int, ...]
     targets: list[Any]
     arrays: list[NDArray[Any]]
-    """The same, each as one flat array, where the plan is plain."""
 
 
 _NO_WRITE_PLAN = _WritePlan([], [], [], True, (), [], [])

@@ -44,10 +44,13 @@ class CompositePart:
 
 
 class CompositeCodec(Codec):
-    """The common part of Dict and Tuple: parts, read as `value[key]`."""
+    """The common part of Dict and Tuple: parts, read as `value[key]`.
+
+    Attributes:
+        native: The type of a value that needs no check.
+    """
 
     native: type[Any]
-    """The type of a value that needs no check."""
     parts: tuple[CompositePart, ...] = ()
     leaves: tuple[Leaf, ...] = ()
     mailed: int = 0
@@ -139,12 +142,14 @@ class CompositeCodec(Codec):
             raise
 
     def _split_parts(self, batch: Any, count: int, name: str) -> Split:
-        splits = [
-            part.codec.split(batch[part.key], count, _named(name, part))
-            for part in self.parts
-        ]
-        arrays = [array for split in splits for array in split[0]]
-        return arrays, [column for split in splits for column in split[1]]
+        arrays: list[Array] = []
+        columns: list[tuple[Any, ...]] = []
+        for part in self.parts:
+            part_name = f"{name}[{part.key!r}]"
+            split = part.codec.split(batch[part.key], count, part_name)
+            arrays += split[0]
+            columns += split[1]
+        return arrays, columns
 
     def join(self, values: Sequence[Any]) -> Any:
         """One value out of one value per part."""
@@ -215,8 +220,8 @@ class TupleCodec(CompositeCodec):
 
 
 _ALIGNMENT = 16
+# Slots of two workers never share a cache line.
 CACHE_LINE_BYTES = 64
-"""Slots of two workers never share a cache line."""
 
 
 class PackedCodec(Codec):

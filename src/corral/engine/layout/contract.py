@@ -21,8 +21,8 @@ Array = npt.NDArray[Any]
 Encode = Callable[[int, int, Any], "list[Any] | None"]
 Decode = Callable[[int, int, "Sequence[Any] | None"], Any]
 Walk = Callable[[int], Iterable[Any]]
+# The mailed parts of a batch: for each part, its value in every slot.
 Mail = Sequence[tuple[Any, ...]]
-"""The mailed parts of a batch: for each part, its value in every slot."""
 Split = tuple[list[Array], list[tuple[Any, ...]]]
 
 
@@ -48,14 +48,16 @@ class Codec(Protocol):
         arrays, mailed_columns = codec.split(batch, slots)
 
     Inherit from it to get `plain` and `walker`.
+
+    Attributes:
+        leaves: The fixed leaves, in the order of every list of arrays below.
+        mailed: How many parts of each value are mailed instead.
+        plain: Whether a value is its one leaf: an array that may be copied as it is.
     """
 
     leaves: tuple[Leaf, ...]
-    """The fixed leaves, in the order of every list of arrays below."""
     mailed: int
-    """How many parts of each value are mailed instead."""
     plain: bool = False
-    """Whether a value is its one leaf: an array that may be copied as it is."""
 
     def encoder(self, arrays: Sequence[Array], name: str = "obs") -> Encode:
         """A function that writes one value at (row, slot); returns what is mailed.
@@ -81,8 +83,8 @@ class Codec(Protocol):
         """The inverse of assemble, for any form of `count` values."""
 
 
+# Bits of an integer that an error writes out.
 LONGEST = 256
-"""Bits of an integer that an error writes out."""
 
 
 @lru_cache

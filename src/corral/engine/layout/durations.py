@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 BUCKETS = 128
 _PER_DOUBLING = 4
+# Durations below 2**6 ns are all in bucket 0.
 _FIRST_EXPONENT = 6
-"""Durations below 2**6 ns are all in bucket 0."""
 
 
 def bucket_of(seconds: float) -> int:
@@ -26,10 +26,10 @@ def bucket_of(seconds: float) -> int:
 
 
 _DOUBLING, _PART = np.divmod(np.arange(BUCKETS + 1), _PER_DOUBLING)
+# The seconds at which each bucket begins, and the last one's end.
 BUCKET_BOUNDS: NDArray[np.float64] = (
     2.0 ** (_DOUBLING + _FIRST_EXPONENT) * (1 + _PART / _PER_DOUBLING) * 1e-9
 )
-"""The seconds at which each bucket begins, and the last one's end."""
 
 
 def percentile(counts: NDArray[np.integer], fraction: float) -> NDArray[np.float64]:

@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+# Bytes in a cache line. Two fields never share one: no false sharing of writers.
 ALIGNMENT = 64
-"""Bytes in a cache line. Two fields never share one: no false sharing of writers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +56,8 @@ class Planner:
 
     def __init__(self, start: int = 0) -> None:
         self.fields: dict[str, Field] = {}
+        # Bytes of block needed so far, counted from offset 0: whole cache lines.
         self.size = aligned(start)
-        """Bytes of block needed so far, counted from offset 0: whole cache lines."""
 
     def add(self, name: str, dtype: npt.DTypeLike, shape: Iterable[int]) -> Field:
         """Place one more field."""

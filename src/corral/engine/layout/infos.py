@@ -87,9 +87,11 @@ class Infos:
         it. Where such a cast fails Gymnasium raises; here the array becomes one of
         objects. The arrays are those of this object, not copies.
         """
-        contested = self._contested()
         vector: dict[Any, Any] = {}
-        apart = []
+        if not self._remainders and self._all_placed(vector):
+            return vector
+        contested = self._contested()
+        vector, apart = {}, []
         for read in self._columns:
             column, values, mask = read
             if column.path[0] in contested:
@@ -105,6 +107,15 @@ class Infos:
             add_info(vector, info, position, count)
         return vector
 
+    def _all_placed(self, vector: dict[Any, Any]) -> bool:
+        """Place the columns, if none of them is part of a dict or meets another."""
+        for column, values, mask in self._columns:
+            key = column.path[0]
+            if len(column.path) > 1 or key in vector:
+                return False
+            vector[key], vector[f"_{key}"] = values, mask
+        return True
+
     def _contested(self) -> set[str]:
         """Top-level keys whose arrays depend on more than one column each."""
         others = {str(key) for info in self._remainders.values() for key in info}
@@ -119,8 +130,8 @@ class Infos:
         return contested
 
 
+# Of a batch whose envs returned none; always this one object.
 NO_INFOS = Infos([], {})
-"""Of a batch whose envs returned none; always this one object."""
 
 
 def _info_at(columns: Sequence[ColumnRead], position: int) -> dict[Any, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -99,7 +100,9 @@ class ArrayCodec(Codec):
     def walker(self, arrays: Sequence[Array]) -> Walk:
         """See Codec.walker; one copy for all, of which each env gets its row."""
         (array,) = arrays
-        return lambda row: array[row].copy()
+        slots = array.shape[1]
+        # An array ends its iteration with an IndexError, which takes 0.3 µs to make.
+        return lambda row: islice(array[row].copy(), slots)
 
     def assemble(self, leaf_batches: Sequence[Array], mailed: Mail) -> Array:
         """See Codec.assemble."""

@@ -18,6 +18,7 @@ to all slots moves the base alone.
 from __future__ import annotations
 
 import math
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,10 +33,10 @@ from corral.engine.layout.fields import Field, Planner
 
 BLOCK_ROWS = 2
 MIN_ACTION_ROWS, MAX_ACTION_ROWS = 8, 1024
+# Room for the actions of all slots; rows that were never written cost nothing.
 ACTION_BYTES = 16 << 20
-"""Room for the actions of all slots; rows that were never written cost nothing."""
+# Tickets grow without bound and are compared as unsigned 32-bit words.
 TICKET_MASK = 0xFFFFFFFF
-"""Tickets grow without bound and are compared as unsigned 32-bit words."""
 CACHE_LINE_BYTES = 64
 
 # One cache line per slot and row: two workers never write to the same line, and the C
@@ -50,29 +51,31 @@ RECORD_DTYPE = np.dtype(
         "itemsize": CACHE_LINE_BYTES,
     }
 )
+# The fields of a record that a Step shows, under the same names.
 SCALAR_FIELDS = ("reward", *_FLAGS, "episode_return", "episode_length", "seed")
-"""The fields of a record that a Step shows, under the same names."""
 
 # The words of a worker's line of vitals, which its parent reads.
+# Seconds spent on commands; when its current command began, by time.perf_counter, 0
+# while it waits; READING, STEPPING, RESETTING, CONSTRUCTING, ANSWERING or CLOSING; when
+# it ended to be replaced, BEFORE_RESET, AFTER_STEP or AFTER_SITE_CALL, 0 if it did not;
+# the slot it is at, counted from its shard's first, NO_SLOT between two; 1 from the
+# beginning of a site's call until its parent has the reply.
 BUSY_SECONDS, BUSY_SINCE, CURRENT_COMMAND, RETIREMENT_STAGE, CURRENT_SLOT = range(5)
-"""Seconds spent on commands; when its current command began, by time.perf_counter, 0
-while it waits; STEPPING, RESETTING, CONSTRUCTING, ANSWERING or CLOSING; when it ended
-to be replaced, BEFORE_RESET or AFTER_STEP, 0 if it did not; the slot it is at, counted
-from its shard's first, NO_SLOT between two."""
+SITE_CALLED = 5
 NO_SLOT = -1
-STEPPING, RESETTING, CONSTRUCTING, ANSWERING, CLOSING = 1, 2, 3, 4, 5
-BEFORE_RESET, AFTER_STEP = 1, 2
+READING, STEPPING, RESETTING, CONSTRUCTING, ANSWERING, CLOSING = range(6)
+BEFORE_RESET, AFTER_STEP, AFTER_SITE_CALL = 1, 2, 3
 
 # A worker's stop word: it is asked to end; it has ended its own children, which is the
 # last thing it does. A worker that was killed, or called os._exit, never writes it.
 CLOSE_ASKED, WORKER_ENDED = 1, 2
 
 # The words that tell of a slot's episode, written before its env is reset.
+# Number of the episode in its slot; how often it was restarted; its seed, -1 for none;
+# the tickets of the commands in which it began, and began for the first time.
 EPISODE_NUMBER, EPISODE_RESTARTS, EPISODE_SEED, BEGIN_TICKET, FIRST_BEGIN_TICKET = (
     range(5)
 )
-"""Number of the episode in its slot; how often it was restarted; its seed, -1 for none;
-the tickets of the commands in which it began, and began for the first time."""
 
 # How long a slot's steps and resets took, counted by length (see `layout.durations`).
 DURATIONS_DTYPE = np.dtype(
@@ -86,22 +89,25 @@ DURATIONS_DTYPE = np.dtype(
 )
 
 
+# Where commands and wake-ups live; `ControlViews` says what the fields are.
 ControlPlan = Planner
-"""Where commands and wake-ups live; `ControlViews` says what the fields are."""
 
 
 @dataclass(frozen=True, slots=True)
 class DataPlan:
-    """Where observations, actions and records live."""
+    """Where observations, actions and records live.
+
+    Attributes:
+        action_rows: A power of two.
+        wide_action: For actions that do not fit the space's dtype without loss.
+    """
 
     size: int
     record: Field
     obs: tuple[Field, ...]
     action: tuple[Field, ...]
     action_rows: int
-    """A power of two."""
     wide_action: tuple[Field, ...]
-    """For actions that do not fit the space's dtype without loss."""
     final_obs: tuple[Field, ...]
     arena: Field
     presence: Field
@@ -179,30 +185,36 @@ def count_action_rows(slots: int, action: Codec) -> int:
 
 
 class ControlViews:
-    """The control part as arrays."""
+    """The control part as arrays.
+
+    Attributes:
+        bells: (1 + workers, CACHE_LINE_BYTES) bytes: the parent's bell, then one per
+            worker.
+        queue: (workers, capacity): what each worker is asked to do, in order.
+        posted: (workers,): messages each worker has put into its mailbox.
+        informed: (workers,): steps of each worker that wrote info columns.
+        consumed: (workers, 16): commands each worker has taken; a cache line each.
+        stop: (workers, 16): CLOSE_ASKED, also by the lifeline; or WORKER_ENDED.
+        done: (slots,): the ticket of the last command each slot has finished.
+        reset_seed: (slots,): the seed of a reset command; -1 for none.
+        times: (slots,) of DURATIONS_DTYPE: how long each slot's steps and resets took.
+        vitals: (workers, 8): BUSY_SECONDS to SITE_CALLED of each worker; a cache line
+            each.
+        episode: (slots, 8): EPISODE_NUMBER, ... of each slot's episode; a cache line
+            each.
+    """
 
     bells: NDArray[Any]
-    """(1 + workers, CACHE_LINE_BYTES) bytes: the parent's bell, then one per worker."""
     queue: NDArray[Any]
-    """(workers, capacity): what each worker is asked to do, in order."""
     posted: NDArray[Any]
-    """(workers,): messages each worker has put into its mailbox."""
     informed: NDArray[Any]
-    """(workers,): steps of each worker that wrote info columns."""
     consumed: NDArray[Any]
-    """(workers, 16): commands each worker has taken; a cache line each."""
     stop: NDArray[Any]
-    """(workers, 16): CLOSE_ASKED, also by the lifeline; or WORKER_ENDED."""
     done: NDArray[Any]
-    """(slots,): the ticket of the last command each slot has finished."""
     reset_seed: NDArray[Any]
-    """(slots,): the seed of a reset command; -1 for none."""
     times: NDArray[Any]
-    """(slots,) of DURATIONS_DTYPE: how long each slot's steps and resets took."""
     vitals: NDArray[Any]
-    """(workers, 8): BUSY_SECONDS to CURRENT_SLOT of each worker; a cache line each."""
     episode: NDArray[Any]
-    """(slots, 8): EPISODE_NUMBER, ... of each slot's episode; a cache line each."""
 
     def __init__(self, plan: ControlPlan, memory: memoryview) -> None:
         self.plan = plan
@@ -215,6 +227,19 @@ class ControlViews:
         line = 0 if worker is None else 1 + worker
         return self.plan.fields["bells"].offset + CACHE_LINE_BYTES * line
 
+    def part(self, worker: int, slots: range) -> ControlViews:
+        """The words of one worker and its slots, for a pool of these slots alone.
+
+        What is posted and informed there stays there.
+        """
+        part = copy(self)
+        for name in ("done", "reset_seed", "times", "episode"):
+            setattr(part, name, getattr(self, name)[slots.start : slots.stop])
+        for name in ("stop", "vitals"):
+            setattr(part, name, getattr(self, name)[worker : worker + 1])
+        part.posted, part.informed = np.zeros((2, 1), np.uint32)
+        return part
+
 
 class DataViews:
     """The data part as arrays."""
@@ -223,12 +248,22 @@ class DataViews:
         self.record = plan.record.view(memory)
         self.obs = [field.view(memory) for field in plan.obs]
         self.action = [field.view(memory) for field in plan.action]
+        # A ticket's action row is `ticket & action_mask`.
         self.action_mask = plan.action_rows - 1
-        """A ticket's action row is `ticket & action_mask`."""
         self.wide_action = [field.view(memory) for field in plan.wide_action]
         self.final_obs = [field.view(memory) for field in plan.final_obs]
         self.arena = plan.arena.view(memory)
         self.presence = plan.presence.view(memory)
+
+    def part(self, slots: range) -> DataViews:
+        """The rows of these slots, with info columns of their own."""
+        part, here = copy(self), slice(slots.start, slots.stop)
+        part.record = self.record[:, here]
+        for name in ("obs", "action", "wide_action", "final_obs"):
+            setattr(part, name, [array[:, here] for array in getattr(self, name)])
+        part.arena = np.zeros(INFO_ROWS * len(slots) * ARENA_BYTES_PER_SLOT, np.uint8)
+        part.presence = np.zeros((INFO_ROWS, len(slots), MAX_COLUMNS), np.uint8)
+        return part
 
 
 class Tickets:
@@ -242,10 +277,10 @@ class Tickets:
     def __init__(self, count: int) -> None:
         self.base = 0
         self.offsets = np.zeros(count, np.int64)
+        # Whether all offsets are known to be 0; if not, `level` looks.
         self.even = True
-        """Whether all offsets are known to be 0; if not, `level` looks."""
+        # The same memory: one item costs a third of what numpy takes for it.
         self._words = self.offsets.data
-        """The same memory: one item costs a third of what numpy takes for it."""
 
     def level(self) -> bool:
         """Whether all slots have the same ticket, which is then the base."""

@@ -23,17 +23,20 @@ Identity = tuple[tuple[str, ...], type, str, tuple[int, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One entry's place in the arena, and what the entry is."""
+    """One entry's place in the arena, and what the entry is.
+
+    Attributes:
+        index: Its place in the presence bytes.
+        type: The exact type of its values: Python's own, a scalar of numpy, or ndarray.
+        offset: In bytes, from the beginning of the arena.
+    """
 
     index: int
-    """Its place in the presence bytes."""
     path: tuple[str, ...]
     type: type
-    """The exact type of its values: Python's own, a scalar of numpy, or ndarray."""
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
     offset: int
-    """In bytes, from the beginning of the arena."""
 
     @property
     def identity(self) -> Identity:

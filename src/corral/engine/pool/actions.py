@@ -11,8 +11,8 @@ from corral.engine.layout.codec import Codec
 from corral.engine.layout.plan import DataViews
 from corral.engine.worker.commands import WIDE_ACTIONS
 
+# Where an action is: in the space's own dtypes, in wide ones, not in the block.
 PLAIN, WIDENED, ELSEWHERE = range(3)
-"""Where an action is: in the space's own dtypes, in wide ones, not in the block."""
 
 
 class Actions:
@@ -23,8 +23,8 @@ class Actions:
         self._views = views
         self._dtypes = [leaf.dtype for leaf in codec.leaves]
         self._mask = views.action_mask
+        # [rows, slots], from the first action on that is not PLAIN.
         self._places: NDArray[np.uint8] | None = None
-        """[rows, slots], from the first action on that is not PLAIN."""
 
     @property
     def rows(self) -> int:
@@ -47,13 +47,15 @@ class Actions:
             at = at, slots
         arrays, wide = self._views.action, 0
         # Not by identity: a space that came from a worker samples in copies of dtypes.
-        if len(leaves) != 1 or leaves[0].dtype != self._dtypes[0]:
+        if len(leaves) == 1 and leaves[0].dtype == self._dtypes[0]:
+            arrays[0][at] = leaves[0]
+        else:
             pairs = zip(leaves, self._dtypes, strict=True)
             if not all(np.can_cast(leaf.dtype, dtype, "safe") for leaf, dtype in pairs):
                 arrays, wide = self._views.wide_action, WIDE_ACTIONS
                 self._note_places()
-        for array, leaf in zip(arrays, leaves):  # noqa: B905 - strict costs 50 ns
-            array[at] = leaf
+            for array, leaf in zip(arrays, leaves, strict=True):
+                array[at] = leaf
         if self._places is not None:
             self._places[at] = wide and WIDENED
         return wide

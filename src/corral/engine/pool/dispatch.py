@@ -25,20 +25,23 @@ from corral.engine.pool.state import BROKEN, OPEN, SENDING, Chosen, Lifecycle
 from corral.engine.worker import commands
 from corral.engine.worker.commands import Verb
 from corral.engine.worker.letters import Letter
-from corral.errors import FaultError, WorkerDied, WorkerHung
+from corral.errors import Fault, FaultError, WorkerDied, WorkerHung
 
+# Makes what a worker is asked from its slots.
 Payload = Callable[[list[int]], Any]
-"""Makes what a worker is asked from its slots."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question that was asked and not yet answered."""
+    """A question that was asked and not yet answered.
+
+    Attributes:
+        slots: In the order of the answers.
+        by_worker: Those of the slots that each worker runs.
+    """
 
     slots: list[int]
-    """In the order of the answers."""
     by_worker: dict[int, list[int]]
-    """Those of the slots that each worker runs."""
     verb: str
     payload: Payload
 
@@ -48,10 +51,14 @@ class Question:
 
 
 class Dispatcher:
-    """Sends everything to the workers, and waits for results."""
+    """Sends everything to the workers, and waits for results.
+
+    Attributes:
+        on_broken: Adds the results of other workers, and their last letters, to a final
+            error.
+    """
 
     on_broken: Callable[[FaultError, list[Letter]], None]
-    """Adds the results of other workers, and their last letters, to a final error."""
 
     def __init__(
         self, lifecycle: Lifecycle, fault_details: FaultDetails, recovery: Recovery
@@ -237,8 +244,8 @@ class Dispatcher:
         count: int,
         timeout: float | None,
         enough: Callable[[], bool] | None = None,
-    ) -> None:
-        """Wait for `count` results; TimeoutError if the timeout passes first.
+    ) -> bool:
+        """Wait for `count` results; False if the timeout passes first.
 
         Rings only wake the caller; `done` decides. `enough` is given where the caller
         waits for some of the pending results, and `count` is then the number of rings
@@ -255,13 +262,8 @@ class Dispatcher:
                         recovery.check_workers(perf_counter())
                         # Rings may be missing by then: do not wait for them.
                         if recovery.recovered and is_done():
-                            return
-                    if executor.wait(target, left, is_done, only_some):
-                        return
-                    raise TimeoutError(
-                        f"the results did not arrive within {timeout} s; "
-                        f"{state.waiting} slots have a pending command"
-                    )
+                            return True
+                    return executor.wait(target, left, is_done, only_some)
                 except FaultError as error:
                     self.recover(error)
                 if timeout is not None:
@@ -272,13 +274,13 @@ class Dispatcher:
 
     # Dead workers ---------------------------------------------------------------------
 
-    def recover(self, error: FaultError, asked: Asked | None = None) -> None:
+    def recover(self, error: FaultError, asked: Asked | None = None) -> Fault:
         """Replace a worker, or raise its error if that is not possible.
 
         The pool is broken then. `asked`: the question that its slot was asked, if any.
         """
         try:
-            self.recovery.recover(error)
+            return self.recovery.recover(error)
         except FaultError as last:
             self.lifecycle.state = BROKEN
             final = error_for(self.fault_details.of_dead_worker(last.fault, asked))

@@ -7,7 +7,7 @@ the block and the caller's requests are left.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from corral.core import NO_TASK
@@ -29,30 +29,33 @@ from corral.engine.worker.letters import Unsendable
 from corral.engine.worker.rebuild_spec import RebuildSpec
 from corral.errors import EpisodeRecord, Fault, SpaceMismatch, UsageError
 
+# What an env was asked: the verb and its arguments.
 Asked = tuple[str, Any]
-"""What an env was asked: the verb and its arguments."""
+# Actions that a fault shows; its episode has them all.
 MAX_SHOWN_ACTIONS = 8
-"""Actions that a fault shows; its episode has them all."""
+# Characters of output that are kept with an exception.
 MAX_OUTPUT_CHARACTERS = 4096
-"""Characters of output that are kept with an exception."""
 QUESTION_COMMANDS = ("call", "render", "get_attr", "set_attr", "apply")
+# Commands that can be repeated with an env that is built again.
 REPLAYABLE_COMMANDS = ("construct", "reset", "step", *QUESTION_COMMANDS)
-"""Commands that can be repeated with an env that is built again."""
+# Steps before a failed reset that are kept, since they may be the cause.
 STEPS_BEFORE_RESET = 16
-"""Steps before a failed reset that are kept, since they may be the cause."""
+# Signals that end native code; another env in the process may be the cause.
 CRASH_SIGNALS = ("SIGSEGV", "SIGABRT", "SIGBUS", "SIGFPE", "SIGILL")
-"""Signals that end native code; another env in the process may be the cause."""
 
 
 @dataclass(frozen=True, slots=True)
 class Neighbourhood:
-    """Where an env is built: its worker, and the envs beside it."""
+    """Where an env is built: its worker, and the envs beside it.
+
+    Attributes:
+        shards: The slots of every worker; [] before they are known.
+        one_process: Whether all workers run in one process.
+    """
 
     assignment: Assignment
     shards: list[range]
-    """The slots of every worker; [] before they are known."""
     one_process: bool
-    """Whether all workers run in one process."""
 
     def rebuild_spec(self, slot: int, shards: list[range] | None = None) -> RebuildSpec:
         """What it takes to build a slot's env."""
@@ -66,7 +69,10 @@ class Neighbourhood:
             root_seed=options.root_seed,
             isolate_rng=options.isolate_rng,
             device=assignment.device(worker),
-            functions=(factory, assignment.worker_init, assignment.per_worker),
+            functions=(
+                *(factory, assignment.worker_init, assignment.per_worker),
+                options.task_by,
+            ),
             shared=assignment.shared,
             batched=options.batched,
         )
@@ -118,9 +124,7 @@ class FaultDetails(Neighbourhood):
 
     def of_exception(self, fault: Fault, asked: Asked | None = None) -> Fault:
         """The fault of an env that raised; `asked`: the question, if it was one."""
-        if fault.worker is not None and not fault.output:
-            output = self.executor.output(fault.worker)[-MAX_OUTPUT_CHARACTERS:]
-            fault = replace(fault, output=output)
+        fault = self._with_output(fault)
         if fault.slot is None or fault.kind != "raised":
             return fault
         ticket = self.state.tickets.of(fault.slot)
@@ -128,6 +132,24 @@ class FaultDetails(Neighbourhood):
             began = int(self.executor.control.episode[fault.slot, BEGIN_TICKET])
             ticket = began + (fault.step or 0)
         return self._with_episode(self.with_company(fault), ticket, asked)
+
+    def of_site(self, fault: Fault) -> Fault:
+        """The fault of a site or of its envs, which its worker has described."""
+        fault = self._with_output(fault)
+        if fault.episode is None or not isinstance(fault.episode.kit, int):
+            return fault
+        return replace(self.with_company(fault), episode=self._rebuilt(fault.episode))
+
+    def _rebuilt(self, episode: EpisodeRecord) -> EpisodeRecord:
+        """The episode with what builds its env in place of a slot's number."""
+        beside = episode.beside and self._rebuilt(episode.beside)
+        return replace(episode, kit=self.rebuild_spec(episode.kit), beside=beside)
+
+    def _with_output(self, fault: Fault) -> Fault:
+        if fault.worker is None or fault.output:
+            return fault
+        output = self.executor.output(fault.worker)[-MAX_OUTPUT_CHARACTERS:]
+        return replace(fault, output=output)
 
     def of_dead_worker(self, fault: Fault, asked: Asked | None = None) -> Fault:
         """The fault of a worker that ended: of the slot that it was running, if any.
@@ -301,6 +323,37 @@ class FaultDetails(Neighbourhood):
                 f"the pool made {questions} calls to the envs before (call, set_attr "
                 "and the like), which the replay does not repeat"
             )
+
+
+@dataclass(frozen=True, slots=True)
+class PartDetails(FaultDetails):
+    """In a worker: completes the faults of a pool of its slots, for its parent.
+
+    An episode has its slot's number in place of what builds the env, which is the
+    parent's to say.
+
+    Attributes:
+        first: The first of the slots, as faults number them.
+    """
+
+    first: int = 0
+
+    @classmethod
+    def of(cls, details: FaultDetails, first: int) -> PartDetails:
+        """The same for slots that begin with this one."""
+        known = {one.name: getattr(details, one.name) for one in fields(details)}
+        return cls(**known, first=first)
+
+    def of_exception(self, fault: Fault, asked: Asked | None = None) -> Fault:
+        """The fault of an env that raised."""
+        if fault.slot is None:
+            return fault
+        here = replace(fault, slot=fault.slot - self.first)
+        return replace(FaultDetails.of_exception(self, here, asked), slot=fault.slot)
+
+    def rebuild_spec(self, slot: int, shards: list[range] | None = None) -> Any:
+        """The slot's number in the whole pool."""
+        return self.first + slot
 
 
 def _is_replayable(fault: Fault) -> bool:

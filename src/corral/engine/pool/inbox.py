@@ -25,14 +25,14 @@ class Inbox:
         self._codec = codec
         self.columns = columns
         self._empty_finals = empty_finals
+        # By slot, until it is taken.
         self.letters: dict[int, Letter] = {}
-        """By slot, until it is taken."""
         self._obs: dict[int, list[Any]] = {}
         self._final_obs: dict[int, list[Any]] = {}
+        # Info columns that the workers do not know yet.
         self.new_columns: list[Column] = []
-        """Info columns that the workers do not know yet."""
+        # Whether every Step is completed by letters.
         self.always = codec.mailed > 0
-        """Whether every Step is completed by letters."""
 
     def add(self, letters: Iterable[Letter]) -> None:
         """Keep letters until their slots are taken."""
@@ -52,14 +52,16 @@ class Inbox:
         known = self.letters
         return {at: known[s] for at, s in enumerate(slots.tolist()) if s in known}
 
-    def faults(self, slots: Chosen) -> list[Fault]:
-        """The faults of slots being received; their letters are removed."""
-        failed = [letter for letter in self.of(slots) if letter.fault is not None]
-        for letter in failed:
-            del self.letters[letter.slot]
-            if letter.obs is not None:
-                self._obs[letter.slot] = letter.obs
-        return [letter.fault for letter in failed if letter.fault is not None]
+    def take_faults(self, slots: Chosen) -> dict[int, Fault]:
+        """The faults of slots being received, by slot; their letters are removed."""
+        faults: dict[int, Fault] = {}
+        for letter in self.of(slots):
+            if letter.fault is not None:
+                faults[letter.slot] = letter.fault
+                del self.letters[letter.slot]
+                if letter.obs is not None:
+                    self._obs[letter.slot] = letter.obs
+        return faults
 
     def infos(self, slots: Chosen, row: int | NDArray[np.int64], whole: bool) -> Infos:
         """Infos from columns and letters."""
@@ -111,6 +113,15 @@ class Inbox:
             step.obs = self.assemble(step.obs, step.slots)
             final = self._mailed(self._final_obs, step.slots)
             step.final_obs = self._codec.assemble(step.final_obs, final)
+
+    def mailed_obs(self, slots: range) -> list[Any]:
+        """The mailed leaves of these slots' observations; [] where there are none."""
+        return [self._obs.get(slot) for slot in slots] if self.always else []
+
+    def set_mailed_obs(self, slots: range, obs: list[Any]) -> None:
+        """Take what other code has received for these slots."""
+        found = zip(slots, obs, strict=False)
+        self._obs.update((slot, leaves) for slot, leaves in found if leaves is not None)
 
     def assemble(self, leaves: Sequence[Any], slots: Chosen) -> Any:
         """Observations of these slots, from their leaves in the block and by mail."""

@@ -16,9 +16,9 @@ from corral.engine.pool.fault_details import Neighbourhood
 from corral.engine.pool.options import ApiOptions, PoolOptions
 from corral.errors import FaultError, IsolationError
 
+# Workers that wait for their first command; the specs of the envs, and the one that
+# they agree on.
 OpenWorkers = tuple[Executor, Placement, list[EnvSpec], EnvSpec, Codecs, DataViews]
-"""Workers that wait for their first command; the specs of the envs, and the one that
-they agree on."""
 
 
 def open_workers(

@@ -14,11 +14,14 @@ from numpy.typing import NDArray
 from corral.core import NO_TASK, Autoreset, EnvSpec
 from corral.engine.adapters.batched import AUTORESET_KEY, STEP_MASK_KEY
 from corral.engine.adapters.factories import Wrap
+from corral.engine.adapters.task_delivery import TaskBy, check_task_by
 from corral.engine.adapters.team import TEAM_KEY
 from corral.engine.executors.assign import usable_cores
 from corral.engine.executors.contract import Assignment
+from corral.engine.executors.devices import devices_for
 from corral.engine.faults.restart_limits import RestartBudget
 from corral.engine.keywords import (
+    check_arrays,
     check_choice,
     check_count,
     check_limit,
@@ -30,6 +33,7 @@ from corral.engine.worker.commands import ShardOptions
 from corral.errors import OptionError, SpacesDiffer
 
 _ON_FAULT = ("raise", "restart")
+_ONE_BY_ONE = ("isolate_rng", "memory_limit", "task_by")
 _TIMEOUTS = ("start_timeout", "step_timeout", "reset_timeout")
 
 
@@ -61,18 +65,24 @@ def limits_for(spec: EnvSpec) -> ActionCheck:
 
 @dataclass(frozen=True, slots=True)
 class ApiOptions:
-    """How an API differs from the pool's own behaviour."""
+    """How an API differs from the pool's own behaviour.
+
+    Attributes:
+        bare_resets: Whether episodes after the first start without a seed, as
+            Gymnasium's do.
+        wants_reset: Whether the pool refuses to step a slot that was never reset, or
+            the env does.
+        agree: The one spec for all slots, or SpacesDiffer.
+        empty_finals: Whether `final_infos` has empty ones as well.
+        own_processes: Whether it replaces a class with a process per env: `workers` is
+            a wish.
+    """
 
     bare_resets: bool = False
-    """Whether episodes after the first start without a seed, as Gymnasium's do."""
     wants_reset: bool = True
-    """Whether the pool refuses to step a slot that was never reset, or the env does."""
     agree: Callable[[list[EnvSpec]], EnvSpec] = same_spaces
-    """The one spec for all slots, or SpacesDiffer."""
     empty_finals: bool = True
-    """Whether `final_infos` has empty ones as well."""
     own_processes: bool = False
-    """Whether it replaces a class with a process per env: `workers` is a wish."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +102,8 @@ class PoolOptions:
     infos: str | Sequence[str] = "all"
     isolate_rng: bool = False
     sample_task: Callable[[int, int, np.random.Generator], Any] | None = None
+    task_by: TaskBy | None = None
+    repeat: int = 1
     worker_init: Callable[[], Any] | None = None
     per_worker: Callable[[], Any] | None = None
     shared: Mapping[str, NDArray[Any]] | None = None
@@ -115,6 +127,9 @@ class PoolOptions:
         mode_of(self.autoreset)
         root_seed(self.seed)
         info_choice(self.infos)
+        check_task_by(self.task_by)
+        check_count("repeat", self.repeat)
+        check_arrays("shared", self.shared)
         if not is_number(self.close_timeout) or not self.close_timeout >= 0:
             raise OptionError(
                 f"close_timeout is {self.close_timeout!r}; it must be seconds >= 0"
@@ -134,12 +149,22 @@ class PoolOptions:
                 "memory_limit gives a slot a new process, so every slot needs one of "
                 'its own: add isolation="slot"'
             )
-        for name in ("isolate_rng", "memory_limit") if self.batched else ():
+        for name in _ONE_BY_ONE if self.batched else ():
             if value := getattr(self, name):
                 raise OptionError(
                     f"{name}={value!r} works slot by slot, and batched=True has all "
                     "slots of a worker in one env; leave out one of the two"
                 )
+
+    def _check_groups(self, slots: int) -> None:
+        """Refuse groups of equal episodes that the slots do not fill."""
+        if slots % self.repeat:
+            fewer = slots - slots % self.repeat
+            near = f"{fewer} or {fewer + self.repeat}" if fewer else f"{self.repeat}"
+            raise OptionError(
+                f"num_envs is {slots} and repeat is {self.repeat}: slots in groups of "
+                f"{self.repeat} are a multiple of it; use num_envs={near}"
+            )
 
     def restarts(self, kind: str) -> bool:
         """Whether a fault of this kind ends in a restart."""
@@ -165,14 +190,18 @@ class PoolOptions:
         self, factories: Sequence[Any], budget: RestartBudget, seeded: bool
     ) -> Assignment:
         """What an executor is given; the shards are decided later."""
+        self._check_groups(len(factories))
         return Assignment(
             factories=factories,
             shards=[],
             options=ShardOptions(
                 root_seed=root_seed(self.seed),
-                seeded=seeded,
+                # Without seeds, the envs of a group would draw apart.
+                seeded=seeded or self.repeat > 1,
                 infos=info_choice(self.infos),
                 sample_task=self.sample_task,
+                task_by=self.task_by,
+                repeat=self.repeat,
                 isolate_rng=self.isolate_rng,
                 restarts=budget if self.restarts("raised") else None,
                 memory_limit=self.memory_limit,
@@ -182,7 +211,7 @@ class PoolOptions:
             per_worker=self.per_worker,
             shared=dict(self.shared or {}),
             threads_per_worker=self.threads_per_worker,
-            devices=tuple(self.devices),
+            devices=devices_for(self.devices, must_exist=False),
             cores=usable_cores(),
             start_timeout=self.start_timeout,
             step_timeout=self.step_timeout,
@@ -274,8 +303,8 @@ class BatchedEnvs:
     def __init__(self, spec: EnvSpec, shards: Sequence[range]) -> None:
         self._shards = shards
         self._masks_steps = bool(spec.metadata.get(STEP_MASK_KEY))
+        # The mode in which the env restarts episodes by itself, if it does.
         self._only = MODES.get(AutoresetMode(spec.metadata[AUTORESET_KEY]).name.lower())
-        """The mode in which the env restarts episodes by itself, if it does."""
         alone = "it restarts its episodes by itself"
         self._only_whole = {
             "step": "" if self._masks_steps else "its step takes no step_mask",
@@ -304,6 +333,15 @@ class BatchedEnvs:
         if wanted and self._only is not None:
             raise OptionError(
                 'on_fault="restart" begins the episode of one slot again, but the '
+                "batched env restarts its episodes by itself; it needs one whose "
+                'metadata["autoreset_mode"] is AutoresetMode.DISABLED'
+            )
+
+    def check_repeat(self, repeat: int) -> None:
+        """Refuse groups of equal episodes where no slot has a seed of its own."""
+        if repeat > 1 and self._only is not None:
+            raise OptionError(
+                f"repeat={repeat} gives each slot the seed of its group, but the "
                 "batched env restarts its episodes by itself; it needs one whose "
                 'metadata["autoreset_mode"] is AutoresetMode.DISABLED'
             )

@@ -18,11 +18,12 @@ from corral.engine.adapters.factories import (
     Wrap,
     factories_for,
 )
+from corral.engine.adapters.task_delivery import TaskBy, way_for
 from corral.engine.executors.assign import Placement
-from corral.engine.executors.contract import closed_on_error
+from corral.engine.executors.contract import Assignment, closed_on_error
 from corral.engine.faults.process_usage import run_delay
 from corral.engine.faults.restart_limits import RestartBudget
-from corral.engine.keywords import checked_keywords
+from corral.engine.keywords import checked_keywords, is_number
 from corral.engine.layout.columns import Columns
 from corral.engine.pool.actions import Actions
 from corral.engine.pool.dispatch import Dispatcher, Payload, Question
@@ -41,6 +42,7 @@ from corral.engine.pool.options import (
 from corral.engine.pool.receive import Receiver, StaleViews
 from corral.engine.pool.recovery import Recovery
 from corral.engine.pool.state import (
+    ACTING,
     CLOSED,
     HAVE_WORKERS,
     OPEN,
@@ -76,12 +78,18 @@ class Pool:
         isolate_rng: give each slot its own global random generators.
         sample_task: `sample_task(slot, episode, rng) -> task`, called in the worker for
             every episode without a task.
+        task_by: how an env is told its task: "set_task", "reset_task" or another method
+            of it, "reset" (a keyword `task`), "options" (`options["task"]`), or a
+            function of (env, task) (default: the first of these that it has).
+        repeat: slots in groups of this many that play the same episodes: the episodes
+            of a group have one seed and one task, also after a restart.
         worker_init: called once in each worker, before anything else.
         per_worker: builds `this_worker().resource`, once in each worker.
         shared: read-only arrays, one copy in memory, in `this_worker().shared`.
         threads_per_worker: threads for OMP, BLAS and torch in worker processes; None
             leaves them unchanged.
-        devices: devices of the workers, round robin, as `this_worker().device`.
+        devices: devices of the workers, round robin, as `this_worker().device`; "auto"
+            for the CUDA devices that are there, or else the CPU.
         copy: whether `recv` returns copies by default, or views into the block.
         debug: raise when a view is kept longer than it lives.
         start_timeout: seconds allowed for a worker process to build its envs.
@@ -99,12 +107,17 @@ class Pool:
             slots, one in each worker, whose sub-envs are the slots.
         check_actions: refuse actions that are not in their space before sending them;
             otherwise the envs get them, as with Gymnasium.
+
+    Attributes:
+        layout: Where the slots run, and why.
+        spec: The spec of one env.
+        slots: The numbers of the slots in seeds and faults: those of the whole pool,
+            where this one is a part of it, as in a site.
     """
 
     layout: Placement
-    """Where the slots run, and why."""
     spec: EnvSpec
-    """The spec of one env."""
+    slots: range
 
     @checked_keywords()
     def __init__(
@@ -122,6 +135,8 @@ class Pool:
         infos: str | Sequence[str] = "all",
         isolate_rng: bool = False,
         sample_task: Callable[[int, int, np.random.Generator], Any] | None = None,
+        task_by: TaskBy | None = None,
+        repeat: int = 1,
         worker_init: Callable[[], Any] | None = None,
         per_worker: Callable[[], Any] | None = None,
         shared: dict[str, NDArray[Any]] | None = None,
@@ -167,24 +182,54 @@ class Pool:
         api: ApiOptions,
     ) -> None:
         self._lifecycle = Lifecycle()
+        factories = factories_for(
+            env, num_envs, options.env_kwargs, options.wrappers, options.batched
+        )
+        budget = RestartBudget(options.max_restarts, options.restarts_per_minute)
+        assignment = options.assignment(factories, budget, not api.bare_resets)
+        opened = open_workers(assignment, options, api)
+        with closed_on_error(opened[0]):
+            self._open(opened, assignment, options, api, budget)
+
+    @classmethod
+    def _over(
+        cls,
+        opened: OpenWorkers,
+        assignment: Assignment,
+        options: PoolOptions,
+        api: ApiOptions,
+        slots: range,
+    ) -> Pool:
+        """A pool over envs that another pool has built: these slots of it."""
+        pool = cls.__new__(cls)
+        pool._lifecycle = Lifecycle()
+        budget = RestartBudget(options.max_restarts, options.restarts_per_minute)
+        pool._open(opened, assignment, options, api, budget)
+        pool.slots = slots
+        return pool
+
+    def _open(
+        self,
+        opened: OpenWorkers,
+        assignment: Assignment,
+        options: PoolOptions,
+        api: ApiOptions,
+        budget: RestartBudget,
+    ) -> None:
         self._api = api
         self._mode = mode_of(options.autoreset)
         self.autoreset = options.autoreset
         self.copy = options.copy
         self.debug = options.debug
         self.check_actions = options.check_actions
+        self.repeat = assignment.options.repeat
         self.close_timeout = float(options.close_timeout)
-        factories = factories_for(
-            env, num_envs, options.env_kwargs, options.wrappers, options.batched
-        )
-        budget = RestartBudget(options.max_restarts, options.restarts_per_minute)
-        self._assignment = options.assignment(factories, budget, not api.bare_resets)
-        self.seed = self._assignment.options.root_seed
-        self.num_envs = self._assignment.slots
-        opened = open_workers(self._assignment, options, api)
-        with closed_on_error(opened[0]):
-            self._connect(opened, options, budget)
-            self._lifecycle.open()
+        self._assignment = assignment
+        self.seed = assignment.options.root_seed
+        self.num_envs = assignment.slots
+        self.slots = range(self.num_envs)
+        self._connect(opened, options, budget)
+        self._lifecycle.open()
 
     def _connect(
         self, opened: OpenWorkers, options: PoolOptions, budget: RestartBudget
@@ -197,6 +242,7 @@ class Pool:
             self._batches = BatchedEnvs(self.spec, executor.shards)
             self._batches.check_mode(self._mode)
             self._batches.check_restarts(options.restarts_workers)
+            self._batches.check_repeat(options.repeat)
         self._action_check = limits_for(self.spec) if self.check_actions else None
         self._state = PoolState(self.num_envs, executor.control.done)
         self._inline = executor.inline and not codecs.action.mailed
@@ -327,6 +373,7 @@ class Pool:
         min_slots: int | None = None,
         max_slots: int | None = None,
         *,
+        within: float | None = None,
         slots: Slots | None = None,
         timeout: float | None = None,
         copy: bool | None = None,
@@ -334,9 +381,13 @@ class Pool:
         """Wait for results and take them, slots ascending.
 
         Args:
-            min_slots: wait for this many results (default: every pending result).
+            min_slots: wait for this many results (default: every pending result; with
+                `within`, 1).
             max_slots: receive at most this many, the slots sent to longest ago
                 (default: all that are ready).
+            within: after `min_slots` results, also wait for more, up to `max_slots`,
+                until so many seconds after the call. Without it, `recv` returns as soon
+                as `min_slots` results are there.
             slots: wait for these slots, and receive no others.
             timeout: seconds until TimeoutError; the results stay pending.
             copy: False for views, which stay intact until the slot has been sent to
@@ -357,23 +408,37 @@ class Pool:
             )
         copy = self.copy if copy is None else copy
         if slots is not None:
-            if min_slots is not None or max_slots is not None:
+            if any(bound is not None for bound in (min_slots, max_slots, within)):
                 raise OptionError(
-                    "recv takes slots, or min_slots and max_slots, not both"
+                    "recv takes slots, or min_slots, max_slots and within, not both"
                 )
             chosen: Chosen | None = self._wait_for_slots(slots, timeout)
+        elif within is not None:
+            low = 1 if min_slots is None else min_slots
+            chosen = self._first_ready(low, max_slots, timeout, within)
         elif min_slots is not None or max_slots is not None:
             chosen = self._first_ready(min_slots, max_slots, timeout)
         else:
             count = state.waiting
-            self._dispatcher.wait(count, timeout)
+            if not self._dispatcher.wait(count, timeout):
+                raise self._late(timeout)
             whole = count == state.count
             whole = whole and (state.tickets.even or state.tickets.level())
             chosen = None if whole else state.pending()
         return self._receiver.take(chosen, copy, self.debug)
 
+    def _late(self, timeout: float | None) -> TimeoutError:
+        return TimeoutError(
+            f"the results did not arrive within {timeout} s; "
+            f"{self._state.waiting} slots have a pending command"
+        )
+
     def _first_ready(
-        self, low: int | None, high: int | None, timeout: float | None
+        self,
+        low: int | None,
+        high: int | None,
+        timeout: float | None,
+        within: float | None = None,
     ) -> Chosen:
         """Wait until `low` slots are ready; return at most `high`, the oldest."""
         state = self._state
@@ -385,15 +450,35 @@ class Pool:
                 f"max_slots, and has to wait for no more than the {state.waiting} "
                 "slots with a pending command"
             )
-        ready = state.all[:0]
+        ready, left = state.all[:0], timeout
+        if within is not None:
+            left = self._wait_for_more(low, high, within, timeout)
 
         def enough() -> bool:
             nonlocal ready
             ready = state.ready()
             return len(ready) >= low
 
-        self._dispatcher.wait(low, timeout, enough)
+        if not self._dispatcher.wait(low, left, enough):
+            raise self._late(timeout)
         return state.oldest(ready, high)
+
+    def _wait_for_more(
+        self, low: int, high: int, seconds: float, timeout: float | None
+    ) -> float | None:
+        """Wait for `high` slots while the seconds last; returns the timeout's rest."""
+        if not (is_number(seconds) and seconds >= 0):
+            raise OptionError(f"recv(within={seconds!r}) needs seconds >= 0, or None")
+        state, began = self._state, perf_counter()
+        most = min(high, state.waiting)
+
+        def enough() -> bool:
+            # The clock is for workers that run in the caller: they cannot be left.
+            return len(state.ready()) >= most or perf_counter() - began >= seconds
+
+        limit = seconds if timeout is None else min(seconds, timeout)
+        self._dispatcher.wait(low, limit, enough)
+        return timeout and max(0.0, timeout - (perf_counter() - began))
 
     def _wait_for_slots(self, slots: Slots, timeout: float | None) -> Chosen:
         """Wait for these slots, even if others are ready before them."""
@@ -403,13 +488,21 @@ class Pool:
         state.enter()
         # In this order: a slot done meanwhile is in neither, never in both.
         ready, missing = len(state.ready()), state.missing(chosen)
-        if missing:
-            enough = ready + missing
-            self._dispatcher.wait(enough, timeout, lambda: not state.missing(chosen))
+        there = not missing or self._dispatcher.wait(
+            ready + missing, timeout, lambda: not state.missing(chosen)
+        )
+        if not there:
+            raise self._late(timeout)
         return chosen
 
     def drain(self) -> None:
-        """Wait for every pending result, and drop it; errors of envs are not raised."""
+        """Wait for every pending result, and drop it; errors of envs are not raised.
+
+        Also for policies in workers that Ctrl-C has left at work.
+        """
+        life = self._lifecycle
+        if life.state == ACTING and life.drain_sites is not None:
+            life.drain_sites()
         while self.waiting:
             with suppress(EnvError):  # its slot needs a reset next
                 self.recv(copy=False)
@@ -469,7 +562,9 @@ class Pool:
             or not (tickets.even or tickets.level())
         ):
             return None
-        state.enter()
+        entered = perf_counter()  # `state.enter` and `leave`, without the calls
+        state.policy_seconds += entered - state.mark
+        state.mark = entered
         try:
             leaves, mailed = self._codec.split(actions, self.num_envs)
             if self._action_check is not None:
@@ -478,8 +573,8 @@ class Pool:
             return None  # `send` raises it
         mode = self._mode | self._dispatcher.actions.write(leaves, tickets.base + 1)
         state.send_all(mode)
-        state.leave()
         began = perf_counter()
+        state.copying_seconds += began - entered
         try:
             self._executor.step_inline(mode)
         finally:
@@ -593,6 +688,16 @@ class Pool:
     def sample_task(self) -> Callable[[int, int, np.random.Generator], Any] | None:
         """The function that draws tasks for episodes without one."""
         return self._assignment.options.sample_task
+
+    @property
+    def copies(self) -> list[int]:
+        """The place of each slot in its group of equal episodes; see `repeat`."""
+        return [slot % self.repeat for slot in self.slots]
+
+    @property
+    def task_by(self) -> TaskBy:
+        """How the envs are told their tasks: as asked, or what slot 0 has."""
+        return self.apply(way_for, self._assignment.options.task_by, slots=[0])[0]  # type: ignore[no-any-return]
 
     @property
     def envs(self) -> list[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,8 +32,8 @@ class StaleViews:
     """
 
     def __init__(self) -> None:
+        # For each Step: the row of each slot, and the copies behind its views.
         self.lent: list[tuple[dict[int, int], list[weakref.ref[NDArray[Any]]]]] = []
-        """For each Step: the row of each slot, and the copies behind its views."""
 
     def track(self, step: Step, rows: NDArray[np.int64]) -> None:
         """Swap a Step's views for copies whose use can be noticed once they expire."""
@@ -70,8 +70,8 @@ class StaleViews:
                 )
 
 
+# Leaves of observations, leaves of last observations, and `SCALAR_FIELDS`.
 RowViews = tuple[list[NDArray[Any]], list[NDArray[Any]], list[NDArray[Any]]]
-"""Leaves of observations, leaves of last observations, and `SCALAR_FIELDS`."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -79,6 +79,9 @@ class Receiver:
     """Makes Steps of slots whose results are received.
 
     A fault of one slot is raised, with the results of the others.
+
+    Attributes:
+        same_step: Whether one step can end an episode and begin the next.
     """
 
     dispatcher: Dispatcher
@@ -87,13 +90,12 @@ class Receiver:
     inbox: Inbox
     stale_views: StaleViews
     same_step: bool
-    """Whether one step can end an episode and begin the next."""
+    # All slots, by row.
     _rows: list[RowViews] = field(init=False)
-    """All slots, by row."""
+    # The same as Steps, made once and used every other step: a Step of views lives as
+    # long as its views, and making one costs 1 µs, a fiftieth of eight CartPole steps.
+    # None where letters complete the observations.
     _steps: list[Step | None] = field(init=False)
-    """The same as Steps, made once and used every other step: a Step of views lives as
-    long as its views, and making one costs 1 µs, a fiftieth of eight CartPole steps.
-    None where letters complete the observations."""
 
     def __post_init__(self) -> None:
         slots = self.dispatcher.state.all
@@ -112,24 +114,27 @@ class Receiver:
             copy: return copies, not views.
             debug: raise when a view is kept too long.
         """
-        state, recovery = self.dispatcher.state, self.dispatcher.recovery
-        chosen = state.all if slots is None else slots
+        dispatcher, state = self.dispatcher, self.dispatcher.state
         if slots is None:
+            chosen = state.all
             state.take_all()
         else:
+            chosen = slots
             state.take(slots)
         try:
-            if recovery.active:
-                recovery.before_results(chosen)
+            if dispatcher.recovery.active:
+                dispatcher.recovery.before_results(chosen)
             while True:
                 try:
-                    letters, informed = self.dispatcher.executor.arrivals()
+                    letters, informed = dispatcher.executor.arrivals()
                     break
                 except FaultError as error:  # of a worker that died while it wrote
-                    self.dispatcher.recover(error)
+                    dispatcher.recover(error)
             if letters or self.inbox.letters:
                 self._open_letters(letters, chosen)
-            return self._results_of(slots, copy, debug, informed)
+            if slots is None:
+                return self._results_of_all(copy, debug, informed)
+            return self._results_of(slots, copy, debug)
         finally:
             state.leave()
 
@@ -140,57 +145,71 @@ class Receiver:
         ready = state.ready()
         state.take(ready)
         others = self._faults(ready)
-        error.faults = (error.fault, *others)
+        error.faults = (error.fault, *others.values())
         error.step = self._results_except(ready, others)
 
-    def _results_except(self, slots: Chosen, faults: list[Fault]) -> Step | None:
+    def _results_except(self, slots: Chosen, failed: Iterable[int]) -> Step | None:
         """The results of those slots that were fine."""
-        failed = np.array([fault.slot for fault in faults], np.intp)
-        fine = slots[~np.isin(slots, failed)]
+        fine = slots[~np.isin(slots, [*failed])]
         return self._results_of(fine, copy=True) if len(fine) else None
 
-    def _results_of(
-        self,
-        slots: Chosen | None,
-        copy: bool,
-        debug: bool = False,
-        informed: bool = True,
-    ) -> Step:
-        """The results of slots whose letters are open; see `take`."""
+    def _results_of_all(self, copy: bool, debug: bool, informed: bool) -> Step:
+        """The results of all slots, whose letters are open; see `take`."""
         inbox, state = self.inbox, self.dispatcher.state
-        if slots is None:
-            row, viewed = state.tickets.base & 1, not copy
-            step = self._steps[row]
-            if copy or debug or step is None:
-                views: Any = self._rows[row]
-                if copy:
-                    views = [[array.copy() for array in part] for part in views]
-                step = self._step(state.all, *views)
-            step.infos, step.final_infos = NO_INFOS, {}
-            if informed or inbox.letters:
-                step.infos = inbox.infos(state.all, row, whole=True)
+        row = state.tickets.base & 1
+        step = self._steps[row]
+        if copy or debug or step is None:
+            views: Any = self._rows[row]
+            if copy:
+                views = [[array.copy() for array in part] for part in views]
+            step = self._step(state.all, *views)
+        step.final_infos = {}
+        if informed or inbox.letters:
+            step.infos = inbox.infos(state.all, row, whole=True)
         else:
-            rows = state.tickets_of(slots) & 1
-            viewed = not copy and self._is_whole_shard(slots, rows)
-            if viewed:
-                part = slice(int(slots[0]), int(slots[-1]) + 1)
-                views = self._rows_of(int(rows[0]), part)
-            else:
-                views = self._rows_of(rows, slots)
-            step = self._step(slots, *views)
-            step.infos = inbox.infos(slots, rows, whole=False)
-        if self.same_step and step.started.any():
+            step.infos = NO_INFOS
+        # `step.started.any()` takes 0.9 µs, this 0.2.
+        if self.same_step and np.count_nonzero(step.started):
             inbox.take_finals(step)
+        if (
+            inbox.letters
+            or inbox.always
+            or inbox.new_columns
+            or debug
+            or state.messages
+            or state.assigned
+        ):
+            self._complete(step, debug and not copy)
+        return step
+
+    def _results_of(self, slots: Chosen, copy: bool, debug: bool = False) -> Step:
+        """The results of slots whose letters are open; see `take`."""
+        rows = self.dispatcher.state.tickets_of(slots) & 1
+        viewed = not copy and self._is_whole_shard(slots, rows)
+        if viewed:
+            part = slice(int(slots[0]), int(slots[-1]) + 1)
+            views = self._rows_of(int(rows[0]), part)
+        else:
+            views = self._rows_of(rows, slots)
+        step = self._step(slots, *views)
+        step.infos = self.inbox.infos(slots, rows, whole=False)
+        if self.same_step and np.count_nonzero(step.started):
+            self.inbox.take_finals(step)
+        self._complete(step, debug and viewed)
+        return step
+
+    def _complete(self, step: Step, tracked: bool) -> None:
+        """Add what came by letter; announce new columns, and forget old messages."""
+        inbox, state = self.inbox, self.dispatcher.state
         if inbox.new_columns:
             new, inbox.new_columns = inbox.new_columns, []
             self.dispatcher.announce_columns(new)
         if inbox.letters or inbox.always:
             inbox.complete(step)
-        if debug and viewed:
+        if tracked:
             self.stale_views.track(step, state.tickets_of(step.slots) & 1)
         if state.messages or state.assigned:
             state.results_taken(step.slots, step.started)
-        return step
 
     # Rows -----------------------------------------------------------------------------
 
@@ -241,13 +260,14 @@ class Receiver:
                 self.dispatcher.recovery.env_rebuilt(letter.restarted)
         faults = self._faults(slots)
         if faults:
-            error = one_error_for(faults)
+            error = one_error_for([*faults.values()])
             error.step = self._results_except(slots, faults)
             raise error
 
-    def _faults(self, slots: Chosen) -> list[Fault]:
+    def _faults(self, slots: Chosen) -> dict[int, Fault]:
         """The faults of these slots, which need a reset before their next step."""
-        found = self.inbox.faults(slots)
+        found = self.inbox.take_faults(slots)
         if found:
-            self.dispatcher.state.stop(np.array([fault.slot for fault in found]))
-        return [self.dispatcher.fault_details.of_exception(fault) for fault in found]
+            self.dispatcher.state.stop(np.array([*found]))
+        complete = self.dispatcher.fault_details.of_exception
+        return {slot: complete(fault) for slot, fault in found.items()}

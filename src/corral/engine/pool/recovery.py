@@ -24,6 +24,7 @@ import numpy as np
 from corral.engine.faults.report import error_for
 from corral.engine.faults.restart_limits import RestartBudget
 from corral.engine.layout.plan import (
+    AFTER_SITE_CALL,
     AFTER_STEP,
     EPISODE_NUMBER,
     EPISODE_RESTARTS,
@@ -43,12 +44,12 @@ from corral.engine.worker.record import (
 )
 from corral.errors import Fault, FaultError
 
+# Seconds between checks of the workers while results keep coming.
 HEALTH_CHECK_INTERVAL = 0.02
-"""Seconds between checks of the workers while results keep coming."""
+# Faults that `Pool.faults` keeps, the latest.
 MAX_REMEMBERED_FAULTS = 1000
-"""Faults that `Pool.faults` keeps, the latest."""
+# Those of them, the latest, that come with all their actions.
 MAX_REPLAYABLE_FAULTS = 100
-"""Those of them, the latest, that come with all their actions."""
 
 
 class Recovery:
@@ -68,23 +69,25 @@ class Recovery:
         self._executor = fault_details.executor
         self._state = fault_details.state
         self._record = fault_details.views.record
+        # Whether workers are ever replaced.
         self.active = options.restarts_workers or bool(options.memory_limit)
-        """Whether workers are ever replaced."""
         self._last_check = 0.0
+        # By slot: the tickets after which an episode was lost, and the faults.
         self._lost_episodes: dict[int, list[tuple[int, Fault]]] = {}
-        """By slot: the tickets after which an episode was lost, and the faults."""
         self._root: int | None = None
+        # By slot: the ticket after which the root seed was set.
         self._root_tickets = np.full(self._state.count, -1)
-        """By slot: the ticket after which the root seed was set."""
+        # By worker: the root seed that its replacement was given.
         self._new_roots: dict[int, int | None] = {}
-        """By worker: the root seed that its replacement was given."""
+        # By worker: how often it was replaced.
+        self.replaced = [0] * len(self._executor.shards)
+        # Whether a worker was replaced; rings may be lost from then on.
         self.recovered = False
-        """Whether a worker was replaced; rings may be lost from then on."""
         self.faults: deque[Fault] = deque(maxlen=MAX_REMEMBERED_FAULTS)
+        # Number of faults that ended in a restart, also those no longer kept.
         self.count = 0
-        """Number of faults that ended in a restart, also those no longer kept."""
+        # Called in the caller's thread with each of them.
         self.on_restart: Callable[[Fault], None] | None = None
-        """Called in the caller's thread with each of them."""
         self._executor.on_return = self._worker_returned
 
     # Called by the pool ---------------------------------------------------------------
@@ -103,6 +106,25 @@ class Recovery:
                 if not lost:
                     del self._lost_episodes[slot]
 
+    def lost_in(self, slots: range) -> dict[int, Fault]:
+        """The lost episodes that the next rows of these slots tell of, by index."""
+        lost = self._lost_episodes.keys() & slots if self._lost_episodes else ()
+        return {slot - slots.start: self._lost_episodes[slot][0][1] for slot in lost}
+
+    def tell_lost(self, faults: dict[int, Fault]) -> None:
+        """Have the next rows of these slots tell of lost episodes."""
+        for slot, fault in faults.items():
+            self._lost_episodes[slot] = [(self._state.tickets.of(slot), fault)]
+            self.active = True
+
+    def forget_lost(self, told: range = range(0)) -> None:
+        """Forget lost episodes that these slots, or rows since then, have told of."""
+        for slot in [*self._lost_episodes]:
+            ticket = self._state.tickets.of(slot)
+            lost = [one for one in self._lost_episodes.pop(slot) if one[0] >= ticket]
+            if lost and slot not in told:
+                self._lost_episodes[slot] = lost
+
     # Waiting --------------------------------------------------------------------------
 
     def check_workers(self, now: float) -> None:
@@ -113,7 +135,7 @@ class Recovery:
 
     # Replacing ------------------------------------------------------------------------
 
-    def recover(self, error: FaultError) -> None:
+    def recover(self, error: FaultError) -> Fault:
         """Replace a worker, or raise the error if it may not be replaced."""
         worker = error.fault.worker
         if worker is None or not self.active:
@@ -132,9 +154,11 @@ class Recovery:
         resume = self._resume(worker, fault, stage)
         self._new_roots[worker] = self._root
         self.recovered = True
+        self.replaced[worker] += 1
         self._executor.replace(worker, resume, delay)
         if not stage:
             self._remember(fault)
+        return fault
 
     def _delay(self, fault: Fault, worker: int) -> float:
         spender = ("worker", worker) if fault.slot is None else fault.slot
@@ -154,7 +178,7 @@ class Recovery:
                 words = self._executor.control.episode[slot]
                 words[EPISODE_NUMBER], words[EPISODE_RESTARTS] = -1, 0
             found = self._progress(slot, ticket, stage)
-            if found == EPISODE_LOST or (slot == fault.slot and not stage):
+            if not stage and (found == EPISODE_LOST or slot == fault.slot):
                 self._lose_episode(slot, ticket, fault)
             care.append(HAS_INFOS | found)
         tasks = [self._fault_details.task_of(slot) for slot in shard]
@@ -166,7 +190,8 @@ class Recovery:
             return NEXT_EPISODE_DUE
         if self._fault_details.episode_is_over(slot):
             return EPISODE_OVER
-        lost = self._state.started[slot] and ticket and not stage
+        running = stage in (0, AFTER_SITE_CALL)
+        lost = self._state.started[slot] and ticket and running
         return EPISODE_LOST if lost else 0
 
     def _lose_episode(self, slot: int, ticket: int, fault: Fault) -> None:
@@ -210,6 +235,12 @@ class Recovery:
         """Count the restart of an env that its worker has built again."""
         self._budget.note(fault.slot, time.monotonic())
         self._remember(fault)
+
+    def take_faults(self) -> tuple[Fault, ...]:
+        """The faults remembered so far, which are forgotten."""
+        faults = tuple(self.faults)
+        self.faults.clear()
+        return faults
 
     def _remember(self, fault: Fault) -> None:
         self.count += 1

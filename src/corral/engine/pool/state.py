@@ -1,6 +1,7 @@
 """The state of a pool: what each slot was sent, what is pending, where time went.
 
     unbuilt -> open <-> sending -> closed
+                    <-> acting (sites in the workers step the envs)
 
 A pool is broken once a worker has ended that is not replaced, and forked in a child of
 the process that made it.
@@ -15,7 +16,7 @@ from __future__ import annotations
 import os
 import sys
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from threading import get_ident
 from time import perf_counter
 from typing import Any
@@ -25,16 +26,29 @@ from numpy.typing import NDArray
 
 from corral.engine.layout.plan import TICKET_MASK, Tickets
 from corral.engine.worker.commands import Verb
-from corral.errors import ClosedError, OptionError, OrderError, OwnershipError
+from corral.errors import (
+    ClosedError,
+    CorralError,
+    OptionError,
+    OrderError,
+    OwnershipError,
+)
 
 UNBUILT, OPEN, SENDING, CLOSED = "unbuilt", "open", "sending", "closed"
+ACTING = "acting"
 BROKEN, FORKED = "broken", "forked"
-HAVE_WORKERS = (OPEN, SENDING, BROKEN)
-"""The states in which this process has workers to end."""
-_UNUSABLE = {
+# The states in which this process has workers to end.
+HAVE_WORKERS = (OPEN, SENDING, ACTING, BROKEN)
+_UNUSABLE: dict[str, tuple[type[CorralError], str]] = {
     SENDING: (
         ClosedError,
         "a send was interrupted; close this pool and make a new one",
+    ),
+    ACTING: (
+        OrderError,
+        "the workers of this pool still run a call of sites, so nothing else can be "
+        "sent to its slots; call finish of the sites or, after Ctrl-C in collect or "
+        "run_episodes, call either again, or pool.drain(); or close the pool",
     ),
     BROKEN: (ClosedError, "a worker of this pool died; close it and make a new one"),
     CLOSED: (ClosedError, "this pool is closed; make another one"),
@@ -46,10 +60,13 @@ _UNUSABLE = {
 
 
 class Lifecycle:
-    """The state of one pool, made by the thread that the pool belongs to."""
+    """The state of one pool or crew, made by the thread that it belongs to."""
 
-    def __init__(self) -> None:
+    def __init__(self, noun: str = "pool") -> None:
+        self._noun = noun
         self.state = UNBUILT
+        # Waits until sites are no longer at work.
+        self.drain_sites: Callable[[], None] | None = None
         self.owner = get_ident()
 
     def open(self) -> None:
@@ -66,11 +83,11 @@ class Lifecycle:
         """Raise unless the pool is open and used by the thread that owns it."""
         if self.state != OPEN:
             kind, why = _UNUSABLE.get(self.state, _UNUSABLE[CLOSED])
-            raise kind(why)
+            raise kind(why.replace("pool", self._noun))
         if get_ident() != self.owner:
             raise OwnershipError(
-                "this pool belongs to the thread that made it; make one pool per "
-                "thread, or make the calls from its thread"
+                f"this {self._noun} belongs to the thread that made it; make one "
+                f"{self._noun} per thread, or make the calls from its thread"
             )
 
 
@@ -87,10 +104,10 @@ if hasattr(os, "register_at_fork"):
 
 
 Slots = Sequence[int] | NDArray[np.integer]
+# Slots as an array, checked.
 Chosen = NDArray[np.intp]
-"""Slots as an array, checked."""
+# A verb, and the autoreset mode that came with it.
 Command = tuple[Verb, int]
-"""A verb, and the autoreset mode that came with it."""
 BYTE_ORDER = sys.byteorder
 
 
@@ -124,44 +141,44 @@ class PoolState:
         self.tickets = Tickets(count)
         # Seeds, options and tasks that the caller gave are not in the block, and a
         # worker that was killed cannot report them.
+        # By slot: the ticket that its latest such episode began with, and about it.
         self._requests: dict[int, tuple[int, dict[str, Any]]] = {}
-        """By slot: the ticket that its latest such episode began with, and about it."""
+        # By slot: the last ticket before a task with which no episode has begun yet,
+        # and the task.
         self.assigned: dict[int, tuple[int, Any]] = {}
-        """By slot: the last ticket before a task with which no episode has begun yet,
-        and the task."""
+        # By slot: messages that belong to the pending command; kept only where workers
+        # are replaced, for the new worker.
         self.messages: dict[int, list[Any]] = {}
-        """By slot: messages that belong to the pending command; kept only where
-        workers are replaced, for the new worker."""
+        # How many slots have a pending command.
         self.waiting = 0
-        """How many slots have a pending command."""
+        # Results received since the start, modulo 2**32.
         self.taken = 0
-        """Results received since the start, modulo 2**32."""
+        # How many slots need a reset before their next step.
         self.unstarted = count
-        """How many slots need a reset before their next step."""
+        # How often something was sent, to any slots.
         self.send_count = 0
-        """How often something was sent, to any slots."""
+        # How many questions the envs were asked.
         self.question_count = 0
-        """How many questions the envs were asked."""
         self._pending = np.zeros(count, np.bool_)
         # A batch to all slots sets this, and `_pending` only where it is read: two
         # fills a step would cost as much as the rest of the bookkeeping.
         self._whole = False
+        # By slot: whether it was reset, and has not failed since.
         self.started = np.zeros(count, np.bool_)
-        """By slot: whether it was reset, and has not failed since."""
+        # The ticket of the last reset that each slot was sent.
         self._reset_at = np.zeros(count, np.int64)
-        """The ticket of the last reset that each slot was sent."""
+        # `send_count` when the slot was sent to by itself, and with which command.
         self._sent_at = np.zeros(count, np.int64)
-        """`send_count` when the slot was sent to by itself, and with which command."""
         self._commands = np.zeros((count, 2), np.uint8)
         self._whole_sent_at = 0
         self._whole_mode = 0
         self.opened_at = self.mark = perf_counter()
+        # Nothing was pending: every worker waited for the caller.
         self.policy_seconds = 0.0
-        """Nothing was pending: every worker waited for the caller."""
+        # The caller waited for results; under serial, ran the envs.
         self.waiting_seconds = 0.0
-        """The caller waited for results; under serial, ran the envs."""
+        # In send and recv otherwise.
         self.copying_seconds = 0.0
-        """In send and recv otherwise."""
 
     # The caller's time ----------------------------------------------------------------
     #
@@ -226,6 +243,12 @@ class PoolState:
         self.waiting -= len(slots)
         self.taken = self.taken + len(slots) & TICKET_MASK
 
+    def withdraw(self, slots: Chosen) -> None:
+        """What these slots were sent last is not answered, and not sent again."""
+        self._pending[slots] = False
+        self.tickets.offsets[slots] -= 1
+        self.waiting -= len(slots)
+
     def start(
         self,
         slots: Chosen,
@@ -256,6 +279,32 @@ class PoolState:
             if slot in self.assigned and ticket > self.assigned[slot][0]:
                 began = ticket & TICKET_MASK
                 self._requests[slot] = began, self.request_of(slot, began)
+                del self.assigned[slot]
+
+    def catch_up(
+        self, tickets: NDArray[np.int64], started: NDArray[np.bool_], first: int = 0
+    ) -> None:
+        """Count what another sender has sent to slots; all of it is received.
+
+        Args:
+            tickets: the slots' last commands, whole or as words of the block.
+            started: whether each was reset, and has not failed since.
+            first: the first of the slots.
+        """
+        part = slice(first, first + len(tickets))
+        offsets = self.tickets.offsets[part]
+        ahead = tickets - self.tickets.base - offsets & TICKET_MASK
+        if ahead.any():
+            offsets += ahead
+            self.tickets.even = False
+            self.send_count += 1
+        self.started[part] = started
+        self.unstarted = self.count - int(np.count_nonzero(self.started))
+
+    def forget_assigned(self, begun: NDArray[np.int64]) -> None:
+        """Forget tasks that the slots' episodes, begun with these tickets, have."""
+        for slot, (after, _) in [*self.assigned.items()]:
+            if int(begun[slot]) - after & TICKET_MASK in range(1, 1 << 31):
                 del self.assigned[slot]
 
     # What is known of slots -----------------------------------------------------------

@@ -22,12 +22,15 @@ from corral.engine.pool.state import PoolState
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """How long something took, by slot; seconds, nan where it never happened."""
+    """How long something took, by slot; seconds, nan where it never happened.
+
+    Attributes:
+        counts: [slots, buckets], by length; see `layout.durations`.
+        seconds: [slots]: all of them together.
+    """
 
     counts: NDArray[np.int64]
-    """[slots, buckets], by length; see `layout.durations`."""
     seconds: NDArray[np.float64]
-    """[slots]: all of them together."""
 
     @property
     def number(self) -> NDArray[np.int64]:
@@ -72,16 +75,20 @@ class Times:
 
 @dataclass(frozen=True, slots=True)
 class WorkerStats:
-    """One worker."""
+    """One worker.
+
+    Attributes:
+        memory: Bytes now; of the whole program where the worker is not a separate
+            process.
+    """
 
     worker: int
     slots: range
     pid: int
+    # The time that all of this is about.
     _seconds: float
-    """The time that all of this is about."""
     busy_seconds: float
     memory: int | None
-    """Bytes now; of the whole program where the worker is not a separate process."""
     starved_seconds: float | None
 
     @property
@@ -128,15 +135,18 @@ class WorkerStats:
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """A pool's times since it was opened, or since an earlier `stats()`."""
+    """A pool's times since it was opened, or since an earlier `stats()`.
+
+    Attributes:
+        policy: Seconds in which the workers had no command and waited for the caller.
+        waiting: Seconds that the caller waited for results; under serial, ran the envs.
+        copying: Seconds in send and recv otherwise: packing actions, copying results.
+    """
 
     seconds: float
     policy: float
-    """Seconds in which the workers had no command and waited for the caller."""
     waiting: float
-    """Seconds that the caller waited for results; under serial, ran the envs."""
     copying: float
-    """Seconds in send and recv otherwise: packing actions, copying results."""
     step: Times
     reset: Times
     workers: tuple[WorkerStats, ...]

@@ -38,8 +38,8 @@ except ImportError:  # Windows
     resource = None  # type: ignore[assignment]
 
 MARK_VARIABLE = "CORRAL_WORKER"
+# Seconds in which processes that fork quickly are looked for again and again.
 KILL_AGAIN_SECONDS = 1.0
-"""Seconds in which processes that fork quickly are looked for again and again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,11 +23,11 @@ try:
 except ImportError:  # Windows, which has no such limit
     resource = None  # type: ignore[assignment]
 
+# How many more than asked for are made room for: the caller opens files as well.
 SPARE_DESCRIPTORS = 64
-"""How many more than asked for are made room for: the caller opens files as well."""
 
+# The soft limit before Corral raised it; None if it never did.
 original_limit: int | None = None
-"""The soft limit before Corral raised it; None if it never did."""
 
 
 def make_room(count: int) -> None:

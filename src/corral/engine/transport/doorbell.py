@@ -48,12 +48,12 @@ else:
 
 Kind = Literal["futex", "event"]
 
+# Bytes of the block per bell: one cache line, so that bells do not slow each other.
 CACHE_LINE_BYTES = 64
-"""Bytes of the block per bell: one cache line, so that bells do not slow each other."""
 
 _wanted = os.environ.get("CORRAL_PURE_PYTHON") != "1"
+# What `create` makes unless told otherwise.
 KIND: Kind = "futex" if HAS_FUTEX and _wanted else "event"
-"""What `create` makes unless told otherwise."""
 
 # The words of a line, as in _doorbell.c; TARGET and SLEEPING are the futex's alone.
 COUNT, TARGET, SLEEPING, STOPPED, EAGER = range(5)
@@ -61,8 +61,8 @@ COUNT, TARGET, SLEEPING, STOPPED, EAGER = range(5)
 _LONGEST_SLEEP = 0.25
 
 
+# Both twins have the same methods, with positional arguments.
 Doorbell: TypeAlias = "EventDoorbell | _doorbell.FutexDoorbell"
-"""Both twins have the same methods, with positional arguments."""
 
 
 def create(memory: memoryview, offset: int, kind: Kind | None = None) -> Doorbell:
@@ -100,8 +100,8 @@ class EventDoorbell:
     def __init__(self, memory: memoryview, offset: int, descriptor: int) -> None:
         """Take over a descriptor, which must be non-blocking."""
         self._words = memory[offset : offset + CACHE_LINE_BYTES].cast("I")
+        # What a worker must inherit to attach; None for a futex.
         self.descriptor: int | None = descriptor
-        """What a worker must inherit to attach; None for a futex."""
         self._poll = select.poll()
         self._poll.register(descriptor, select.POLLIN)
         self._held_back = 0

@@ -18,11 +18,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+# Smaller requests are not checked.
 UNCHECKED_BYTES = 16 << 20
-"""Smaller requests are not checked."""
 _GIB = 1 << 30
+# What version 1 of the control groups says for none is a number just below 2**63.
 _NO_LIMIT = 1 << 60
-"""What version 1 of the control groups says for none is a number just below 2**63."""
 
 
 class FreeMemory(NamedTuple):
@@ -61,6 +61,7 @@ def _machine(root: Path) -> Iterator[FreeMemory]:
         yield FreeMemory(kib * 1024, f"the machine's {values['MemTotal'] >> 20} GiB")
 
 
+# Versions 2 and 1 of the control groups: folder, limit, use, prefix in the table.
 _GROUPS = {
     "": ("sys/fs/cgroup", "memory.max", "memory.current", ""),
     "memory": (
@@ -70,7 +71,6 @@ _GROUPS = {
         "total_",
     ),
 }
-"""Versions 2 and 1 of the control groups: folder, limit, use, prefix in the table."""
 
 
 def _groups(root: Path) -> Iterator[FreeMemory]:

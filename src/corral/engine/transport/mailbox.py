@@ -33,8 +33,8 @@ from typing import Any, TypeAlias
 import cloudpickle
 
 _LENGTH = struct.Struct("=Q")
+# Bytes up to which a message is copied behind its length, to save a system call.
 _SMALL_MESSAGE_BYTES = 1 << 16
-"""Bytes up to which a message is copied behind its length, to save a system call."""
 # A worker that died must be an error here, not a SIGPIPE that ends the parent.
 _SEND_FLAGS = getattr(socket, "MSG_NOSIGNAL", 0)
 
@@ -214,8 +214,8 @@ class Mailbox:
 
 
 Messages: TypeAlias = "queue.SimpleQueue[object]"
+# The last message of a mailbox that was closed.
 _CLOSED = object()
-"""The last message of a mailbox that was closed."""
 
 
 class LocalMailbox:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,20 +25,19 @@ class SharedArrays:
 
     def open(self) -> dict[str, NDArray[Any]]:
         """Map the arrays, in a worker; the mapping itself is read-only."""
-        block = Block.attach(os.dup(self.descriptor), self.size, writable=False)
+        return self.views(
+            Block.attach(os.dup(self.descriptor), self.size, writable=False)
+        )
+
+    def views(self, block: Block) -> dict[str, NDArray[Any]]:
+        """The arrays in a mapping of the block."""
         return {field.name: field.view(block.memory) for field in self.fields}
 
 
 def share(arrays: dict[str, NDArray[Any]]) -> tuple[Block, SharedArrays]:
     """Copy the arrays into a block of their own, once."""
     planner = Planner()
-    values = {name: np.asarray(array) for name, array in arrays.items()}
-    objects = [name for name, value in values.items() if value.dtype.hasobject]
-    if objects:
-        raise OptionError(
-            f"shared{objects} holds Python objects, which cannot be shared; use "
-            "per_worker to build them in each worker"
-        )
+    values = shareable(arrays)
     fields = tuple(planner.add(n, v.dtype, v.shape) for n, v in values.items())
     block = Block.create(planner.size, shared=True)
     for field in fields:
@@ -45,3 +45,15 @@ def share(arrays: dict[str, NDArray[Any]]) -> tuple[Block, SharedArrays]:
     block.seal(read_only=True)
     assert block.descriptor is not None
     return block, SharedArrays(block.descriptor, block.size, fields)
+
+
+def shareable(arrays: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
+    """The values as arrays; refuses those of Python objects."""
+    values = {name: np.asarray(array) for name, array in arrays.items()}
+    objects = [name for name, value in values.items() if value.dtype.hasobject]
+    if objects:
+        raise OptionError(
+            f"shared{objects} holds Python objects, which cannot be shared; use "
+            "per_worker to build them in each worker"
+        )
+    return values

@@ -53,14 +53,14 @@ class BatchedShard(Shard):
 
     def build(self, factories: Sequence[Callable[..., Any]]) -> list[EnvSpec]:
         """Build the one env; the factory is the same for every slot."""
+        # The slots of a command so far, and the seeds of their resets.
         self._gathered: dict[int, int | None] = {}
-        """The slots of a command so far, and the seeds of their resets."""
+        # Slots whose next episode is decided; or what kept it from being so.
         self._prepared: dict[int, BaseException | None] = {}
-        """Slots whose next episode is decided; or what kept it from being so."""
+        # What resets returned, until it is asked for, and the time that each took.
         self._began: dict[int, tuple[Any, float]] = {}
-        """What resets returned, until it is asked for, and the time that each took."""
+        # Slots whose episode ended with the env, and why.
         self._lost: dict[int, Fault] = {}
-        """Slots whose episode ended with the env, and why."""
         specs = super().build(factories)
         batch = self.envs.batch
         if batch.resets_itself is not None:
@@ -81,8 +81,8 @@ class BatchedShard(Shard):
         part = slice(self.slots.start, self.slots.stop)
         leaves = (views.obs, views.action, views.wide_action)
         plain = codecs.obs.plain and codecs.action.plain and not codecs.action.mailed
+        # Whether observations and actions are one plain array each.
         self._is_plain = plain and all(len(arrays) == 1 for arrays in leaves)
-        """Whether observations and actions are one plain array each."""
         self._times = endpoint.control.times[part]
         self._sent = [arrays[0][:, part] for arrays in leaves[1:] if self._is_plain]
         self._tickets_done = np.asarray(self._done)
@@ -320,7 +320,7 @@ class BatchedShard(Shard):
                 self._began.update((i, (results[i], share)) for i in chosen)
         except BaseException as error:
             self.guard(error)
-            if isinstance(error, KeyboardInterrupt) and self._ring is None:
+            if isinstance(error, KeyboardInterrupt) and self._in_caller:
                 raise  # the user's Ctrl-C under serial
             if batch.resets_itself is not None:  # there is no other way
                 self._prepared.update(dict.fromkeys(chosen, error))

@@ -11,25 +11,28 @@ mailbox, announced by a MAIL entry so that it keeps its place::
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from corral.core import NO_TASK
+from corral.engine.adapters.task_delivery import TaskBy
 from corral.engine.faults.restart_limits import RestartBudget
 from corral.engine.layout.plan import ControlPlan, DataPlan
 from corral.engine.transport import doorbell
+from corral.engine.transport.segment import SegmentAddress
 
 INDEX_BITS = 24
 INDEX_MASK = (1 << INDEX_BITS) - 1
 
 
+# Added to the mode of a step: the actions are in the block's wide rows.
 WIDE_ACTIONS = 4
-"""Added to the mode of a step: the actions are in the block's wide rows."""
+# Added to the mode where a shard is one batch: the next entry belongs to this one.
 MORE_FOLLOWS = 8
-"""Added to the mode where a shard is one batch: the next entry belongs to this one."""
 
 
 class Verb(enum.IntEnum):
@@ -46,8 +49,8 @@ def entry(verb: Verb, mode: int = 0, index: int = 0) -> int:
     return verb << 28 | mode << INDEX_BITS | index
 
 
+# MORE_FOLLOWS in an entry.
 MORE_FOLLOWS_BIT = MORE_FOLLOWS << INDEX_BITS
-"""MORE_FOLLOWS in an entry."""
 
 
 def as_one_command(entries: list[int]) -> list[int]:
@@ -56,22 +59,50 @@ def as_one_command(entries: list[int]) -> list[int]:
 
 
 # Made once: arithmetic on an IntEnum costs 0.3 µs, which a batch of CartPoles notices.
+# By verb and mode, of index 0.
 ENTRIES = {
     verb: tuple(entry(verb, mode) for mode in range(2 * WIDE_ACTIONS)) for verb in Verb
 }
-"""By verb and mode, of index 0."""
 STEP_ALL_ENTRIES = ENTRIES[Verb.STEP_ALL]
 MAIL_ENTRY = entry(Verb.MAIL)
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A question; the worker answers with a Reply."""
+    """A question; the worker answers with a Reply.
+
+    Attributes:
+        verb: call | get_attr | set_attr | apply | run | site | close
+    """
 
     verb: str
-    """call | get_attr | set_attr | apply | run | close"""
     indexes: tuple[int, ...] = ()
     payload: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class MapCall:
+    """What a worker has to know for the items of one `map`.
+
+    Attributes:
+        function: What is mapped: a callable, or bytes that open to one.
+        version: How often the shared arrays were changed.
+        segments: Where arrays are that were shared after the worker was started.
+        arrays: The same where no memory is shared.
+    """
+
+    function: Any
+    version: int = 0
+    segments: tuple[SegmentAddress, ...] = ()
+    arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class MapItem:
+    """What a worker is asked to `run`; with its first item of a `map`, the call."""
+
+    item: Any
+    call: MapCall | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,10 +147,10 @@ class NewRootSeed:
 
 # Before it serves --------------------------------------------------------------------
 
+# Seconds to find out whether envs may share a process, once the first is built.
 SHARING_PROBE_SECONDS = 0.5
-"""Seconds to find out whether envs may share a process, once the first is built."""
+# Seconds of a constructor, imports left out: three of these take most of that.
 LONG_BUILD_SECONDS = 0.1
-"""Seconds of a constructor, imports left out: three of these take most of that."""
 
 
 @dataclass(slots=True)
@@ -135,80 +166,103 @@ class ProcessSetup:
 
 @dataclass(slots=True)
 class ShardOptions:
-    """How a shard treats its episodes."""
+    """How a shard treats its episodes.
+
+    Attributes:
+        seeded: Whether episodes get seeds from (root seed, slot, episode), or start
+            bare.
+        task_by: How envs are told their tasks; None for the first way that an env has.
+        repeat: Neighbouring slots whose episodes have one seed and one task.
+        restarts: How often an env that raised may be built again; None for never.
+        memory_limit: Bytes; a worker that holds more ends at the end of its slot's
+            episode.
+        batched: Whether one vector of environments is the whole shard: see
+            `batched_shard`.
+        checks_sharing: Whether envs share a process here, and one that must not is to
+            be refused.
+    """
 
     root_seed: int = 0
     seeded: bool = True
-    """Whether episodes get seeds from (root seed, slot, episode), or start bare."""
     infos: str | tuple[str, ...] = "all"
     sample_task: Callable[[int, int, np.random.Generator], Any] | None = None
+    task_by: TaskBy | None = None
+    repeat: int = 1
     isolate_rng: bool = False
     restarts: RestartBudget | None = None
-    """How often an env that raised may be built again; None for never."""
     memory_limit: int | None = None
-    """Bytes; a worker that holds more ends at the end of its slot's episode."""
     batched: bool = False
-    """Whether one vector of environments is the whole shard: see `batched_shard`."""
     checks_sharing: bool = False
-    """Whether envs share a process here, and one that must not is to be refused."""
+
+    def group(self, slot: int) -> int:
+        """The number that a slot's seeds and tasks are drawn from."""
+        return slot // self.repeat
 
 
 @dataclass(slots=True)
 class Job:
-    """All that a worker needs to start."""
+    """All that a worker needs to start.
+
+    Attributes:
+        factories: One per slot; callables, or bytes that open to them.
+        owns_process: Whether global generators and thread counts are the worker's to
+            set.
+        generation: How many workers have run these slots before.
+    """
 
     worker: int
     slots: range
     factories: Any
-    """One per slot; callables, or bytes that open to them."""
     options: ShardOptions
     worker_init: Any = None
     per_worker: Any = None
-    function: Any = None
-    """What `corral.map` maps."""
     shared: dict[str, Any] = field(default_factory=dict)
     device: str | None = None
     owns_process: bool = False
-    """Whether global generators and thread counts are the worker's to set."""
     threads: int | None = None
     generation: int = 0
-    """How many workers have run these slots before."""
 
     @property
     def seed(self) -> int | None:
         """The root seed, where it means anything to the caller."""
-        return self.options.root_seed if self.function is None else None
+        return self.options.root_seed if self.slots else None
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeRequest:
-    """What a probe shall find out."""
+    """What a probe shall find out.
+
+    Attributes:
+        seconds: Seconds for timing; 0 to time only the steps of the recording.
+        judges: Whether envs may share a process.
+        limit: Seconds for that.
+        long_to_build: Seconds of a constructor above which no second env is built.
+        seeded: Whether every episode of a recording gets a seed, or only the first.
+        thorough: Whether to ignore what the env declares, allow longer episodes, and
+            build another env after one was closed: for `corral doctor`.
+        threads: Whether to run two envs in a thread each, also if they do not wait.
+    """
 
     seconds: float = 0.0
-    """Seconds for timing; 0 to time only the steps of the recording."""
     judges: bool = True
-    """Whether envs may share a process."""
     limit: float = SHARING_PROBE_SECONDS
-    """Seconds for that."""
     long_to_build: float = LONG_BUILD_SECONDS
-    """Seconds of a constructor above which no second env is built."""
     seeded: bool = False
-    """Whether every episode of a recording gets a seed, or only the first."""
     thorough: bool = False
-    """Whether to ignore what the env declares, allow longer episodes, and build another
-    env after one was closed: for `corral doctor`."""
     threads: bool = False
-    """Whether to run two envs in a thread each, also if they do not wait."""
 
 
 @dataclass(slots=True)
 class ProbeEnvs:
-    """Try some envs before the shard is built, and close them."""
+    """Try some envs before the shard is built, and close them.
+
+    Attributes:
+        recorded: What envs did elsewhere, to be repeated alone: see `probe.Doubt`.
+    """
 
     job: Job
     question: ProbeRequest = field(default_factory=ProbeRequest)
     recorded: bytes | None = None
-    """What envs did elsewhere, to be repeated alone: see `probe.Doubt`."""
 
 
 @dataclass(slots=True)
@@ -220,23 +274,29 @@ class BuildShard:
 
 @dataclass(slots=True)
 class ResumeState:
-    """Where a worker that takes another's place continues."""
+    """Where a worker that takes another's place continues.
+
+    Attributes:
+        tickets: The last command that each slot has finished.
+        columns: The info columns defined so far.
+        tasks: What each slot's episode was about, for those that are begun again.
+    """
 
     tickets: list[int]
-    """The last command that each slot has finished."""
     care: bytes
     columns: list[Any]
-    """The info columns defined so far."""
     tasks: list[Any]
-    """What each slot's episode was about, for those that are begun again."""
 
 
 @dataclass(slots=True)
 class BindBlock:
-    """Take your part of the block and start serving."""
+    """Take your part of the block and start serving.
+
+    Attributes:
+        resume: (of a worker that takes another's place)
+    """
 
     plan: DataPlan
     codecs: bytes
     spin: float
     resume: ResumeState | None = None
-    """(of a worker that takes another's place)"""

@@ -11,5 +11,5 @@ IMPLEMENTATIONS = {
     "recorder": record.KIND,
     "readout": readout.KIND,
 }
+# Whether all are those in C.
 COMPILED = list(IMPLEMENTATIONS.values()) == ["futex", "c", "c"]
-"""Whether all are those in C."""

@@ -15,17 +15,22 @@ from corral.errors import OrderError
 
 @dataclass(slots=True)
 class WorkerContext:
-    """One worker, as the code beside the envs sees it."""
+    """One worker, as the code beside the envs sees it.
+
+    Attributes:
+        slots: The slots of its shard; empty under `corral.map` and in a crew.
+        resource: What `per_worker` returned.
+        shared: Read-only arrays, one copy in memory for all workers.
+        version: How often a crew has changed `shared`.
+    """
 
     index: int
     slots: range
-    """The slots of its shard; empty under `corral.map`."""
     device: str | None = None
     resource: Any = None
-    """What `per_worker` returned."""
     shared: Mapping[str, NDArray[Any]] = field(default_factory=dict)
-    """Read-only arrays, one copy in memory for all workers."""
     rng: np.random.Generator = field(default_factory=np.random.default_rng)
+    version: int = 0
 
 
 class _Here(threading.local):
@@ -34,8 +39,8 @@ class _Here(threading.local):
     context: WorkerContext | None = None
 
 
+# The worker whose code this thread runs; None outside a worker.
 here = _Here()
-"""The worker whose code this thread runs; None outside a worker."""
 
 
 def this_worker() -> WorkerContext:

@@ -20,28 +20,31 @@ from corral.engine.worker.commands import ShardOptions
 from corral.engine.worker.seeds import SeedDomain, episode_seed
 from corral.errors import OptionError
 
+# EPISODE_NUMBER to FIRST_BEGIN_TICKET, in the order of `layout.plan`.
 _WORDS = struct.Struct("5q")
-"""EPISODE_NUMBER to FIRST_BEGIN_TICKET, in the order of `layout.plan`."""
 
 
 @dataclass(slots=True)
 class SlotEpisode:
-    """The episode that a slot is in, and what was asked of its next one."""
+    """The episode that a slot is in, and what was asked of its next one.
+
+    Attributes:
+        restarts: How often this episode was begun again, after a fault.
+        began: The ticket of the command that it began in.
+        first_began: The same of the first time, if it was begun again.
+        broken: Whether the next one is this one again.
+        asked: What was asked of the next one, by name: seed, options, task.
+    """
 
     number: int = -1
     restarts: int = 0
-    """How often this episode was begun again, after a fault."""
     began: int = 0
-    """The ticket of the command that it began in."""
     first_began: int = 0
-    """The same of the first time, if it was begun again."""
     broken: bool = False
-    """Whether the next one is this one again."""
     options: dict[str, Any] | None = None
     seed: int | None = None
     task: Any = NO_TASK
     asked: dict[str, Any] = field(default_factory=dict)
-    """What was asked of the next one, by name: seed, options, task."""
 
     @property
     def seed_word(self) -> int:
@@ -64,12 +67,12 @@ class EpisodePlan:
     ) -> None:
         self.slots = slots
         self.options = options
+        # Whether an env that begins episodes by itself is being reset as a whole.
         self.resets_all = False
-        """Whether an env that begins episodes by itself is being reset as a whole."""
         self._self_resetting = self_resetting
         self.episodes = [SlotEpisode() for _ in slots]
+        # Whether any episode was begun here.
         self.has_begun = False
-        """Whether any episode was begun here."""
 
     def bind(self, words: NDArray[np.int64]) -> None:
         """Take the shard's part of the block: [shard, 8]; see `layout.plan`."""
@@ -99,6 +102,11 @@ class EpisodePlan:
         if self._self_resetting and not (self.resets_all and slot == self.slots.start):
             return None  # it is given one seed, when it is reset as a whole
         root, number = self.options.root_seed, episode.number
+        if self.options.repeat > 1 and asked is None:
+            # Begun again, it still is the episode of its group.
+            again = episode.seed if episode.restarts else None
+            drawn = episode_seed(root, self.options.group(slot), number)
+            return drawn if again is None else again
         if asked is None and episode.restarts:
             # Also where resets are bare: an env that is new was never given a seed.
             return episode_seed(
@@ -171,5 +179,6 @@ def sampled_task(options: ShardOptions, slot: int, number: int) -> Any:
     """The task of an episode that was given none."""
     if options.sample_task is None:
         return NO_TASK
-    seed = episode_seed(options.root_seed, slot, number, SeedDomain.TASKS)
-    return options.sample_task(slot, number, np.random.default_rng(seed))
+    place = options.group(slot)
+    seed = episode_seed(options.root_seed, place, number, SeedDomain.TASKS)
+    return options.sample_task(place, number, np.random.default_rng(seed))

@@ -29,20 +29,20 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+# The exit code of a copy that came back; that of a SystemExit is its own.
 COPY_EXIT_CODE = 1
-"""The exit code of a copy that came back; that of a SystemExit is its own."""
 
+# Called where the user's code returned, with the exception if it raised.
 Guard = Callable[..., None]
-"""Called where the user's code returned, with the exception if it raised."""
 
 
+# The C part of the worker; None where its Python twins are used.
 C_PART: Any = None
-"""The C part of the worker; None where its Python twins are used."""
 if os.environ.get("CORRAL_PURE_PYTHON") != "1":
     with suppress(ImportError):
         C_PART = importlib.import_module("corral.engine.worker._record")
+# Its result differs in every forked copy.
 count_forks: Callable[[], int] = getattr(C_PART, "forks", os.getpid)
-"""Its result differs in every forked copy."""
 
 
 def no_guard(error: BaseException | None = None) -> None:

@@ -20,31 +20,34 @@ from corral.errors import SpaceMismatch
 
 @dataclass(slots=True)
 class InfoWriter:
-    """Infos and letters of one shard."""
+    """Infos and letters of one shard.
+
+    Attributes:
+        slots: The shard's.
+        wanted: Which infos: "all", "final", "none", or keys.
+        packs: Whether a letter that cannot be sent has to fail at once, since the env
+            can then be built again.
+        columns: Where numbers go.
+        care: One byte per slot; see `record`.
+        recorder: May write infos by itself.
+        inform: Called when infos were written.
+        send: Called with each letter.
+        is_relieved: Whether the recorder writes infos by itself.
+        drafts: By slot of the shard, until they are posted.
+    """
 
     slots: range
-    """The shard's."""
     wanted: str | tuple[str, ...]
-    """Which infos: "all", "final", "none", or keys."""
     packs: bool
-    """Whether a letter that cannot be sent has to fail at once, since the env can then
-    be built again."""
     columns: Columns
-    """Where numbers go."""
     care: bytearray
-    """One byte per slot; see `record`."""
     recorder: Any
-    """May write infos by itself."""
     inform: Callable[[], object]
-    """Called when infos were written."""
     send: Callable[[Letter], None]
-    """Called with each letter."""
     is_relieved: bool = False
-    """Whether the recorder writes infos by itself."""
     drafts: dict[int, Letter] = field(default_factory=dict)
-    """By slot of the shard, until they are posted."""
+    # The plan that the recorder was last asked to write infos by.
     _offered: Any = None
-    """The plan that the recorder was last asked to write infos by."""
 
     # Infos ----------------------------------------------------------------------------
 

@@ -77,8 +77,8 @@ class IsolatedRng:
         self._lock = lock or nullcontext()
         self._always_lingers = self._lingers = lingers
         self._torch: Any = None
+        # Whether imports of torch are watched for, by `find_spec`.
         self._watching = False
-        """Whether imports of torch are watched for, by `find_spec`."""
         self._slots: dict[int, _States] = {}
         self._outside = self._live = _States(self)
         self._inside: _States | None = None
@@ -238,10 +238,12 @@ class MT19937(np.random.MT19937):
     generator's state as well, which takes 80 µs. With `brief` they copy the
     cached normal alone, in 1 µs. It has the name of numpy's class, since numpy compares
     names when it sets a state.
+
+    Attributes:
+        brief: Whether the next reading of `state` leaves the words out.
     """
 
     brief = False
-    """Whether the next reading of `state` leaves the words out."""
 
     @property
     def state(self) -> Any:

@@ -39,67 +39,73 @@ from corral.engine.worker.forked_copies import Guard, guarded, no_guard
 from corral.engine.worker.shard_envs import ShardEnvs
 from corral.engine.worker.shared_state import advanced_generators, generator_states
 
+# The key of an env's metadata that declares that its steps release the GIL.
 THREADS_KEY = "corral.threads"
-"""The key of an env's metadata that declares that its steps release the GIL."""
 SAMPLED_ACTIONS = 64
+# Episode ends in a recording; the next episode is begun as well.
 RECORDED_ENDS = 2
-"""Episode ends in a recording; the next episode is begun as well."""
+# Of an episode that is waited for to end by itself.
 MAX_RECORDED_STEPS = 200
-"""Of an episode that is waited for to end by itself."""
+# Steps of an episode that has to be ended.
 CUT_EPISODE_STEPS = 8
-"""Steps of an episode that has to be ended."""
+# Seconds for each episode of a recording; every episode has one step at least.
 RECORDING_SECONDS = (0.06, 0.03, 0.02)
-"""Seconds for each episode of a recording; every episode has one step at least."""
+# Turns that one env is behind the other.
 TURN_LAG = 5
-"""Turns that one env is behind the other."""
+# Turns that the others take between a close and the next constructor.
 LATER_ROUNDS = 2
-"""Turns that the others take between a close and the next constructor."""
+# Items of a list or array that are stored one by one; of a longer one, a digest.
 MAX_LISTED = 64
-"""Items of a list or array that are stored one by one; of a longer one, a digest."""
+# Entries that tell the time by their nature: Gymnasium's, Stable-Baselines3's.
 TIME_ENTRIES = ("info['episode']['t']",)
-"""Entries that tell the time by their nature: Gymnasium's, Stable-Baselines3's."""
 
 
 @dataclass(frozen=True, slots=True)
 class SharingAnswer:
-    """Whether envs of a kind may share a process."""
+    """Whether envs of a kind may share a process.
+
+    Attributes:
+        safe: None: not known.
+        extra: How many envs were built to find out.
+        seen: Whether a trial found it; else the env declares it, or a saved verdict.
+        step_time: Seconds per step, if any was taken.
+        computing: The fraction of it that needs a core.
+        forks: Whether an env forked this process: copies of the caller would continue.
+        sources: Path -> digest of the source text that the answer is true for.
+        difference: Which env did something else than alone, if one did.
+    """
 
     safe: bool | None
-    """None: not known."""
     reason: str
     extra: int = 0
-    """How many envs were built to find out."""
     seen: bool = True
-    """Whether a trial found it; else the env declares it, or a saved verdict."""
     step_time: float = 0.0
-    """Seconds per step, if any was taken."""
     computing: float = 1.0
-    """The fraction of it that needs a core."""
     forks: bool = False
-    """Whether an env forked this process: copies of the caller would continue."""
     sources: dict[str, str] = field(default_factory=dict)
-    """Path -> digest of the source text that the answer is true for."""
     difference: str = ""
-    """Which env did something else than alone, if one did."""
 
 
+# A method of a `ProbedEnv` and its argument: "reset", "step" or "cut".
 Turn = tuple[str, Any]
-"""A method of a `ProbedEnv` and its argument: "reset", "step" or "cut"."""
+# What it returned: place -> value, shortened.
 Response = dict[str, Any]
-"""What it returned: place -> value, shortened."""
+# The turns of one env, and what it returned.
 Recording = list[tuple[Turn, Response]]
-"""The turns of one env, and what it returned."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Where an env did something else than in its recording."""
+    """Where an env did something else than in its recording.
+
+    Attributes:
+        text: Which env, which of its resets and steps, and both values.
+    """
 
     guest: int
     turn: int
     places: tuple[str, ...]
     text: str = ""
-    """Which env, which of its resets and steps, and both values."""
 
     @property
     def in_infos_alone(self) -> bool:
@@ -120,15 +126,18 @@ class GuestFailed(Exception):
 
 @dataclass(slots=True)
 class StepTimes:
-    """What the steps of an env took."""
+    """What the steps of an env took.
+
+    Attributes:
+        stepping: Seconds, without those in which other programs had the cores.
+        computing: CPU time, of all threads: libraries have their own.
+        pace: Steps per second of a run, with what comes between them.
+    """
 
     steps: int = 0
     stepping: float = 0.0
-    """Seconds, without those in which other programs had the cores."""
     computing: float = 0.0
-    """CPU time, of all threads: libraries have their own."""
     pace: float = 0.0
-    """Steps per second of a run, with what comes between them."""
 
 
 class ProbedEnv:
@@ -167,8 +176,8 @@ class ProbedEnv:
         space.seed(0)
         self.actions = cycle([space.sample() for _ in range(SAMPLED_ACTIONS)])
         self.refuses_threads = spec.metadata.get(THREADS_KEY) is False
+        # Whether it declares that its steps release the GIL.
         self.declares_threads = bool(spec.metadata.get(THREADS_KEY))
-        """Whether it declares that its steps release the GIL."""
         return self
 
     def _make(self) -> Any:

@@ -23,13 +23,19 @@ from corral.engine.layout.plan import TICKET_MASK, ControlViews
 from corral.engine.transport.doorbell import Doorbell
 from corral.errors import CorralError, Fault
 
+# What calls the user's code in a worker.
+_OWN_MODULES = ("corral.engine.worker", "corral.engine.pool.local")
+# Of an exception that is sent; of a bigger one, only text and traceback are.
 MAX_EXCEPTION_BYTES = 1 << 20
-"""Of an exception that is sent; of a bigger one, only text and traceback are."""
 
 
 @dataclass(slots=True)
 class Letter:
-    """What a slot's outcome holds beyond its fields in the block."""
+    """What a slot's outcome holds beyond its fields in the block.
+
+    Attributes:
+        restarted: What went wrong before the env was built again.
+    """
 
     slot: int
     info: dict[str, Any] | None = None
@@ -38,7 +44,6 @@ class Letter:
     final_obs: list[Any] | None = None
     fault: Fault | None = None
     restarted: Fault | None = None
-    """What went wrong before the env was built again."""
 
     def prepare(self) -> None:
         """Make its faults fit to travel."""
@@ -72,12 +77,17 @@ def unpickled_copy(letter: Letter) -> Letter:
 
 @dataclass(slots=True)
 class Reply:
-    """The answer to a question: one value per slot asked, or one for the worker."""
+    """The answer to a question: one value per slot asked, or one for the worker.
+
+    Attributes:
+        slots: Whose values they are.
+        rings: How often the bell announces it, where it does.
+    """
 
     values: list[Any]
     faults: list[Fault]
     slots: tuple[int, ...] = ()
-    """Whose values they are."""
+    rings: int = 1
 
     def prepare(self) -> None:
         """Make its faults fit to travel; the caller gets them instead of values."""
@@ -100,12 +110,14 @@ class WorkerEndpoint:
     """Where a worker meets the parent: bell, queue, words of the block, mailbox.
 
     The same for every executor; one that runs envs in the caller's thread has no bells.
+
+    Attributes:
+        fetch: Returns the next message to this worker.
     """
 
     index: int
     control: ControlViews
     fetch: Callable[[], Any]
-    """Returns the next message to this worker."""
     post: Callable[[Letter | Reply], None]
     bell: Doorbell | None = None
     parent_bell: Doorbell | None = None
@@ -180,7 +192,7 @@ def _readable(error: BaseException) -> str:
     # The frames on top are ours and say nothing about the env.
     while not isinstance(error, CorralError) and trace is not None and trace.tb_next:
         module = trace.tb_frame.f_globals.get("__name__", "")
-        if not module.startswith("corral.engine.worker"):
+        if not module.startswith(_OWN_MODULES):
             break
         trace = trace.tb_next
     # Piece by piece: one of them may be an exception's text of many megabytes.

@@ -114,8 +114,8 @@ class _WorkerProcess:
     mailbox: Mailbox
     bells: list[int]
     worker: Worker | None = None
+    # The worker that tried envs here, before any were built.
     _tried: Worker | None = None
-    """The worker that tried envs here, before any were built."""
     _kept: Any = None
 
     def __post_init__(self) -> None:

@@ -54,58 +54,68 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 TIMING_ROUNDS = 3
+# Of one env that has the worker to itself; enough, where a step takes microseconds.
 MAX_TIMED_STEPS = 1000
-"""Of one env that has the worker to itself; enough, where a step takes microseconds."""
+# How many times as long as the second env's steps the first one's may be.
 MAX_COLD_RATIO = 2.0
-"""How many times as long as the second env's steps the first one's may be."""
+# Envs that compute for less of a step than this leave their core to others.
 WAITING_CPU_SHARE = 0.5
-"""Envs that compute for less of a step than this leave their core to others."""
+# Seconds of a step from which on that is made use of, where it is not declared.
 MIN_WAITING_STEP_SECONDS = 1e-3
-"""Seconds of a step from which on that is made use of, where it is not declared."""
+# How many times as long as usual an episode may take for the doctor.
 THOROUGH_PATIENCE = 10.0
-"""How many times as long as usual an episode may take for the doctor."""
+# Seconds after which another thread may have the GIL: races show sooner.
 RACE_SWITCH_SECONDS = 1e-5
-"""Seconds after which another thread may have the GIL: races show sooner."""
 FAILED_ONCE_REASON = "an env failed once beside another"
 UNREAD_REASON = "what all envs of a process share cannot be compared"
 
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """Envs did something else together than alone; another process has to say why."""
+    """Envs did something else together than alone; another process has to say why.
+
+    Attributes:
+        reason: What to say if an env repeats itself when it is alone.
+        in_infos_alone: Whether all that a learner sees was equal.
+        packed: The recordings and the differences; the parent may not know their types.
+    """
 
     reason: str
-    """What to say if an env repeats itself when it is alone."""
     in_infos_alone: bool
-    """Whether all that a learner sees was equal."""
     packed: bytes
-    """The recordings and the differences; the parent may not know their types."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """What a probe found out."""
+    """What a probe found out.
+
+    Attributes:
+        step_time: Seconds per step, the resets of ended episodes included; 0 if none
+            was taken.
+        computing: The fraction of it that needs a core; the rest is waiting.
+        threads: Whether the env declares, or was seen, to release the GIL while it
+            waits.
+        thread_gain: How many times as much two threads do as one; measured where that
+            is so.
+        declared: Whether the env declares it.
+        sharing: Whether such envs may share a process; None if that was not asked.
+        doubt: What another process has to repeat before that is known.
+        kept: Whether the worker still has its first env, as new, and builds slot 0 with
+            it.
+        forks: Whether an env forked its process.
+        left: Whether closed envs have left processes behind, which end with the worker.
+    """
 
     step_time: float
-    """Seconds per step, the resets of ended episodes included; 0 if none was taken."""
     computing: float = 1.0
-    """The fraction of it that needs a core; the rest is waiting."""
     threads: bool = False
-    """Whether the env declares, or was seen, to release the GIL while it waits."""
     thread_gain: float = 1.0
-    """How many times as much two threads do as one; measured where that is so."""
     declared: bool = True
-    """Whether the env declares it."""
     sharing: SharingAnswer | None = None
-    """Whether such envs may share a process; None if that was not asked."""
     doubt: Doubt | None = None
-    """What another process has to repeat before that is known."""
     kept: bool = False
-    """Whether the worker still has its first env, as new, and builds slot 0 with it."""
     forks: bool = False
-    """Whether an env forked its process."""
     left: bool = False
-    """Whether closed envs have left processes behind, which end with the worker."""
 
     @classmethod
     def of(cls, *times: StepTimes) -> Measurement:
@@ -132,6 +142,9 @@ class Probe:
         job: its factories are those of the envs to be tried, two or more.
         question: what to find out.
         reached: called when the first env is "built", and was run "alone".
+
+    Attributes:
+        kept: The first env as its factory made it, if it was neither reset nor stepped.
     """
 
     worker: Worker
@@ -139,9 +152,8 @@ class Probe:
     question: ProbeRequest
     reached: Callable[[str], Any] = lambda stage: None
     kept: Any = None
-    """The first env as its factory made it, if it was neither reset nor stepped."""
+    # How many envs were built, without the one that is kept.
     _extra: int = 0
-    """How many envs were built, without the one that is kept."""
     _trials: list[ProbedEnv] = field(default_factory=list)
     _sources: dict[str, str] = field(default_factory=dict)
     _gain: float = 1.0
@@ -152,8 +164,8 @@ class Probe:
         self.worker.context.slots = self.job.slots
         self._factories: list[Any] = opened(self.job.factories)
         made_by = [id(factory) for factory in self._factories]
+        # By env, the first with the same factory: what they do has to be the same.
         self._slots = [made_by.index(one) for one in made_by]
-        """By env, the first with the same factory: what they do has to be the same."""
 
     def run(self) -> Measurement:
         """Find out; every env that is not kept is closed."""
@@ -421,11 +433,12 @@ class Probe:
             self._drawn = self._streams.drawn_since(before)
             usual = sys.getswitchinterval()
             sys.setswitchinterval(RACE_SWITCH_SECONDS)
-            lives = [
-                pairs[guest][0].submit(life, guest) for guest in range(len(recordings))
-            ]
-            found = [difference for one in lives for difference in one.result()]
-            sys.setswitchinterval(usual)
+            try:
+                guests = range(len(recordings))
+                lives = [pairs[guest][0].submit(life, guest) for guest in guests]
+                found = [difference for one in lives for difference in one.result()]
+            finally:
+                sys.setswitchinterval(usual)
             if self._before is not None:
                 self._after = self._snapshot(self._before)
             self._gain = self._gain_of(pairs)

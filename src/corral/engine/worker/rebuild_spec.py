@@ -21,8 +21,8 @@ from corral.engine.worker.commands import Job, ShardOptions
 from corral.engine.worker.worker import Worker, worker_rng
 from corral.errors import FactoryError, OptionError
 
+# Bytes of shared arrays that are packed; larger ones are given when it is opened.
 MAX_SHARED_BYTES = 64 << 20
-"""Bytes of shared arrays that are packed; larger ones are given when it is opened."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,16 @@ class Surroundings:
 
 @dataclass(frozen=True, slots=True)
 class RebuildSpec:
-    """One slot, its worker, and the functions that build its env."""
+    """One slot, its worker, and the functions that build its env.
+
+    Attributes:
+        functions: (factory, worker_init, per_worker, task_by), or bytes that open to
+            them.
+        left_out: The shared arrays that were too big to be packed.
+        surroundings: None in the process that made it.
+        missing: Why it cannot be opened, if it cannot.
+        batched: Whether the slot was one of a batch; opened, it is a batch of one.
+    """
 
     slot: int
     worker: int
@@ -62,16 +71,11 @@ class RebuildSpec:
     isolate_rng: bool
     device: str | None
     functions: Any
-    """(factory, worker_init, per_worker), or bytes that open to them."""
     shared: dict[str, NDArray[Any]] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
-    """The shared arrays that were too big to be packed."""
     surroundings: Surroundings | None = None
-    """None in the process that made it."""
     missing: str = ""
-    """Why it cannot be opened, if it cannot."""
     batched: bool = False
-    """Whether the slot was one of a batch; opened, it is a batch of one."""
 
     def packed(self) -> RebuildSpec:
         """The RebuildSpec as it travels."""
@@ -79,7 +83,8 @@ class RebuildSpec:
             return self
         functions, missing = None, ""
         try:
-            names = (f"the factory of slot {self.slot}", "worker_init", "per_worker")
+            first = f"the factory of slot {self.slot}"
+            names = (first, "worker_init", "per_worker", "task_by")
             for function, what in zip(self.functions, names, strict=True):
                 serialization.pack(function, what)
             functions = serialization.Unpacked(serialization.dumps(self.functions))
@@ -125,7 +130,9 @@ class RebuildSpec:
             )
         if self.surroundings is not None:
             self.surroundings.adopt()
-        factory, worker_init, per_worker = serialization.opened(self.functions)
+        opened = serialization.opened(self.functions)
+        # Faults that were saved before there was a task_by have none.
+        factory, worker_init, per_worker, task_by = (*opened, None)[:4]
         factories = {self.slot: factory}
         if beside is not None:
             factories[beside.slot] = serialization.opened(beside.functions)[0]
@@ -136,7 +143,10 @@ class RebuildSpec:
                 slots=range(first, first + len(factories)),
                 factories=[factories[slot] for slot in sorted(factories)],
                 options=ShardOptions(
-                    self.root_seed, isolate_rng=self.isolate_rng, batched=self.batched
+                    self.root_seed,
+                    task_by=task_by,
+                    isolate_rng=self.isolate_rng,
+                    batched=self.batched,
                 ),
                 worker_init=worker_init,
                 per_worker=per_worker,

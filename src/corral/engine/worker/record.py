@@ -28,25 +28,25 @@ from corral.engine.worker.forked_copies import C_PART, Guard, no_guard
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+# The episode is over.
 EPISODE_ENDED = 1
-"""The episode is over."""
+# The observation was not written: not a plain array of the leaf's dtype and shape.
 OBS_UNWRITTEN = 2
-"""The observation was not written: not a plain array of the leaf's dtype and shape."""
+# The reward was not written: not a plain number.
 REWARD_UNWRITTEN = 4
-"""The reward was not written: not a plain number."""
+# Nothing was written: the env did not return a tuple of five.
 NOTHING_WRITTEN = 8
-"""Nothing was written: the env did not return a tuple of five."""
 
+# (care) The slot's episode has ended.
 EPISODE_OVER = 1
-"""(care) The slot's episode has ended."""
+# (care) The slot has written infos: its columns are cleared when infos stop.
 HAS_INFOS = 2
-"""(care) The slot has written infos: its columns are cleared when infos stop."""
+# (care) The slot's episode ended with the worker that ran it.
 EPISODE_LOST = 4
-"""(care) The slot's episode ended with the worker that ran it."""
+# (care) The transition is in the block; the next episode has not begun.
 NEXT_EPISODE_DUE = 8
-"""(care) The transition is in the block; the next episode has not begun."""
+# (care) The shard decides what a step means now.
 NEEDS_CARE = EPISODE_OVER | EPISODE_LOST | NEXT_EPISODE_DUE
-"""(care) The shard decides what a step means now."""
 
 
 class PythonRecorder:

@@ -18,31 +18,39 @@ import numpy as np
 
 
 class SeedDomain(enum.IntEnum):
-    """What a seed is for, if it is not for the env of a slot's episode."""
+    """What a seed is for, if it is not for the env of a slot's episode.
+
+    Attributes:
+        TASKS: (root, slot, episode): draws the task of an episode that was given none.
+        WORKERS: (root, first slot): the worker's `rng`, and the globals of its
+            replacements.
+        RESTARTS: (root, slot, episode), then how often the episode was begun again.
+        NUMBERED: (root, number): the root of the episodes after `end_episodes(number)`.
+        RETRIES: (root): the root of the next episodes, if beginning these fails.
+        COPIES: (seed of an episode, copy): the policy's draws in a copy of that
+            episode.
+    """
 
     TASKS = 1
-    """(root, slot, episode): draws the task of an episode that was given none."""
     WORKERS = 2
-    """(root, first slot): the worker's `rng`, and the globals of its replacements."""
     RESTARTS = 3
-    """(root, slot, episode), then how often the episode was begun again."""
     NUMBERED = 4
-    """(root, number): the root of the episodes after `end_episodes(number)`."""
     RETRIES = 5
-    """(root): the root of the next episodes, if beginning these fails."""
     COPIES = 6
-    """(seed of an episode, copy): the policy's draws in a copy of that episode."""
 
 
 class EvaluationSeed(enum.IntEnum):
-    """(seed of a run): what the seeds of its evaluations are for."""
+    """(seed of a run): what the seeds of its evaluations are for.
+
+    Attributes:
+        VALIDATION: Episodes that choose the best policy while it is trained.
+        FINAL: Episodes that judge the best policy at the end.
+        VIDEO: The episode of the video.
+    """
 
     VALIDATION = 1
-    """Episodes that choose the best policy while it is trained."""
     FINAL = 2
-    """Episodes that judge the best policy at the end."""
     VIDEO = 3
-    """The episode of the video."""
 
 
 def episode_seed(root: int, *parts: int) -> int:
@@ -55,6 +63,11 @@ def episode_seed(root: int, *parts: int) -> int:
     text = ",".join([f"{operator.index(part):x}" for part in (root, *parts)])
     digest = blake2b(text.encode(), digest_size=8, person=b"corral")
     return int.from_bytes(digest.digest(), "little") >> 1
+
+
+def copy_seed(seed: int, copy: int) -> int:
+    """The seed of the policy's draws in a copy of an episode; the first has its own."""
+    return episode_seed(seed, copy, SeedDomain.COPIES) if copy else seed
 
 
 def seed_globals(seed: int) -> None:

@@ -63,11 +63,11 @@ class Shard(ShardRows):
         # Every other time from the last slot to the first: those stepped last are still
         # in the cache. 2 x 32 Ants, which do not fit in it: 6.6k steps/s, now 7.2k.
         # Not where the caller itself runs the envs and may count on their order.
-        self._to_and_fro = self._ring is not None
+        self._to_and_fro = not self._in_caller
+        # By slot: the leaves of its next action that do not lie in the block.
         self.mailed_actions: dict[int, list[Any]] = {}
-        """By slot: the leaves of its next action that do not lie in the block."""
+        # By slot: its next action, where the caller's own object was sent.
         self.raw_actions: dict[int, Any] = {}
-        """By slot: its next action, where the caller's own object was sent."""
         # By the WIDE_ACTIONS bit of a command: the space's own dtypes, or wide ones.
         part = slice(self.slots.start, self.slots.stop)
         actions = [
@@ -91,8 +91,12 @@ class Shard(ShardRows):
                 self.step(index, mode)
             return
         tickets.base += 1
-        with self.envs.in_a_row():
+        isolation = self.envs.isolation
+        if isolation is None:
             self._walk(tickets.base, mode % WIDE_ACTIONS, actions)
+        else:
+            with isolation:  # slot after slot, with no other code between them
+                self._walk(tickets.base, mode % WIDE_ACTIONS, actions)
 
     def _actions(self, mode: int) -> list[Any] | None:
         """The actions of the whole shard, if they can be read in one go."""
@@ -213,7 +217,7 @@ class Shard(ShardRows):
     ) -> None:
         """An env raised, or returned what cannot be stored; `mode` None for a reset."""
         self.guard(error)
-        if isinstance(error, KeyboardInterrupt) and self._ring is None:
+        if isinstance(error, KeyboardInterrupt) and self._in_caller:
             raise error  # the user's Ctrl-C under serial; elsewhere it is the env's
         if isinstance(error, WorkerRetired):
             self.info_writer.post()

@@ -38,17 +38,17 @@ class ShardEnvs:
         self, job: Job, guard: Guard, lock: AbstractContextManager[Any] | None = None
     ) -> None:
         self.adapters: list[Adapter] = []
+        # Whose `step` is called, by slot; changed in place, never another list.
         self.steppers: list[Any] = []
-        """Whose `step` is called, by slot; changed in place, never another list."""
         self._job = job
         self._guard = guard
         self._factories: Sequence[Callable[..., Any]] = ()
+        # Envs that were closed, and not built again.
         self._closed: set[int] = set()
-        """Envs that were closed, and not built again."""
         self._generator_seeds: dict[int, int] = {}
-        self._isolation: IsolatedRng | None = None
+        self.isolation: IsolatedRng | None = None
         if job.options.isolate_rng:
-            self._isolation = IsolatedRng(self._generator_seed, lock, job.owns_process)
+            self.isolation = IsolatedRng(self._generator_seed, lock, job.owns_process)
 
     def build(self, factories: Sequence[Callable[..., Any]]) -> list[EnvSpec]:
         """Build every env; an error has the `slot` it came from."""
@@ -70,7 +70,7 @@ class ShardEnvs:
         with self.randomness_of(self._job.slots[index]):
             env = self._factories[index]()
             try:
-                return adapt(env)
+                return adapt(env, self._job.options.task_by)
             except BaseException:
                 with suppress(Exception):  # it may still own processes and sockets
                     env.close()
@@ -78,7 +78,7 @@ class ShardEnvs:
 
     def _stepper(self, index: int) -> Any:
         """What steps the env, with the slot's own global generators if it has them."""
-        stepper, isolation = self.adapters[index].stepper, self._isolation
+        stepper, isolation = self.adapters[index].stepper, self.isolation
         if isolation is None:
             return stepper
         slot = self._job.slots[index]
@@ -138,25 +138,21 @@ class ShardEnvs:
 
     def randomness_of(self, slot: int) -> AbstractContextManager[Any]:
         """The slot's own global generators, where they were asked for."""
-        return self._isolation.of(slot) if self._isolation else _NO_CONTEXT
-
-    def in_a_row(self) -> AbstractContextManager[Any]:
-        """Slots are entered one after the other, with no code of the user's between."""
-        return self._isolation or _NO_CONTEXT
+        return self.isolation.of(slot) if self.isolation else _NO_CONTEXT
 
     def leave_slots(self) -> None:
         """Put the outside generators in place, also between two slots in a row."""
-        if self._isolation is not None:
-            self._isolation.restore_outside()
+        if self.isolation is not None:
+            self.isolation.restore_outside()
 
     def reseed(self, slot: int, seed: int | None) -> None:
         """Give an episode global generators that depend on its seed alone.
 
         Else it could not be replayed from its seed, task and actions.
         """
-        if self._isolation is not None and seed is not None:
+        if self.isolation is not None and seed is not None:
             self._generator_seeds[slot] = episode_seed(seed)
-            self._isolation.forget(slot)
+            self.isolation.forget(slot)
 
     def _generator_seed(self, slot: int) -> int:
         unseeded = episode_seed(self._job.options.root_seed, slot)

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import replace
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, ClassVar, NoReturn
 
 from corral.core import NO_TASK
 from corral.engine.faults.process_usage import memory_of
@@ -32,7 +34,11 @@ from corral.engine.worker.episode_plan import EpisodePlan
 from corral.engine.worker.forked_copies import Guard, no_guard
 from corral.engine.worker.info_writer import InfoWriter
 from corral.engine.worker.letters import NotSent, WorkerEndpoint, describe
-from corral.engine.worker.record import EPISODE_OVER, NEEDS_CARE, Recorder
+from corral.engine.worker.record import (
+    EPISODE_OVER,
+    NEEDS_CARE,
+    Recorder,
+)
 from corral.engine.worker.shard_envs import ShardEnvs
 from corral.engine.worker.step_results import defined_at, two_of
 from corral.errors import Fault, SpaceMismatch
@@ -40,6 +46,14 @@ from corral.errors import Fault, SpaceMismatch
 
 class WorkerRetired(BaseException):
     """This worker holds too much memory and makes room for another."""
+
+
+@dataclass(slots=True)
+class Outlet:
+    """How a shard announces its results: rings, letters and info columns."""
+
+    ring: Callable[..., object] | None
+    info_writer: InfoWriter
 
 
 class ShardRows:
@@ -60,10 +74,14 @@ class ShardRows:
         self.guard = guard
         self.envs = self.envs_type(job, guard, lock)
         self.plan = EpisodePlan(slots, job.options)
+        # By slot: what the recorder has to stop for; see there.
         self.care = bytearray(len(slots))
-        """By slot: what the recorder has to stop for; see there."""
+        # The slot whose transition is recorded while its next episode begins.
         self._standing = -1
-        """The slot whose transition is recorded while its next episode begins."""
+        # Whether the worker must not end now, since a site is at work.
+        self.stays = False
+        # Whether an episode has ended with too much memory in use.
+        self.outgrown = False
         # As long as no slot was sent to by itself one row of the block fits all.
         self.tickets = Tickets(len(slots))
 
@@ -77,7 +95,9 @@ class ShardRows:
         """Take this shard's part of the block, or take it over."""
         part = slice(self.slots.start, self.slots.stop)
         control = endpoint.control
-        self._done, self._ring = control.done.data[part], endpoint.ring
+        self._done = control.done.data[part]
+        # Whether the caller itself runs the envs.
+        self._in_caller = endpoint.ring is None
         self._vitals: Any = control.vitals[endpoint.index].data
         self._vitals[CURRENT_SLOT] = NO_SLOT
         self._records = views.record[:, part]
@@ -87,29 +107,52 @@ class ShardRows:
         self._encode = codecs.obs.encoder(self._obs, "obs")
         self._encode_final = codecs.obs.encoder(self._final, "obs")
         plain = codecs.obs.plain and len(self._obs) == 1
-        self._recorder = Recorder(
+        self._new_recorder = partial(
+            Recorder,
             self._records,
             self._obs[0] if plain else None,
             self._done,
-            self._ring,
-            control.times[part],
-            control.vitals[endpoint.index],
-            None if self.guard is no_guard else self.guard,
+            times=control.times[part],
+            vitals=control.vitals[endpoint.index],
+            guard=None if self.guard is no_guard else self.guard,
         )
-        self.columns = Columns(views.arena, views.presence)
-        self.info_writer = InfoWriter(
-            slots=self.slots,
-            wanted=self.options.infos,
-            packs=self.options.restarts is not None,
-            columns=self.columns,
-            care=self.care,
-            recorder=self._recorder,
-            inform=endpoint.informer(),
-            send=endpoint.send,
-        )
+        packs = self.options.restarts is not None
+        self._outlet = self.new_outlet(endpoint, self.slots, views, packs)
+        self.use(self._outlet)
         self.plan.bind(control.episode[part])
         if resume is not None:
             self._take_over(resume)
+
+    def new_outlet(
+        self, endpoint: WorkerEndpoint, slots: range, views: DataViews, packs: bool
+    ) -> Outlet:
+        """Another way to announce results.
+
+        Args:
+            endpoint: takes rings, letters, and the news of infos.
+            slots: the shard's, as letters and columns number them.
+            views: has the arena of the columns.
+            packs: see `InfoWriter`.
+        """
+        info_writer = InfoWriter(
+            slots=slots,
+            wanted=self.options.infos,
+            packs=packs,
+            columns=Columns(views.arena, views.presence),
+            care=self.care,
+            recorder=self._new_recorder(ring=endpoint.ring),
+            inform=endpoint.informer(),
+            send=endpoint.send,
+        )
+        return Outlet(endpoint.ring, info_writer)
+
+    def use(self, outlet: Outlet) -> Outlet:
+        """Announce results through this outlet; returns the one used before."""
+        before, self._outlet = self._outlet, outlet
+        self._ring, self.info_writer = outlet.ring, outlet.info_writer
+        self._recorder = self.info_writer.recorder
+        self.columns = self.info_writer.columns
+        return before
 
     def _take_over(self, resume: ResumeState) -> None:
         self.tickets.take_over(resume.tickets)
@@ -247,5 +290,11 @@ class ShardRows:
         if limit is None or not self.plan.has_begun:
             return
         if (memory_of(os.getpid()) or 0) > limit:
-            self._vitals[RETIREMENT_STAGE] = stage
-            raise WorkerRetired
+            self.outgrown = True
+            if not self.stays:
+                self.retire(stage)
+
+    def retire(self, stage: int) -> NoReturn:
+        """End this worker; the parent replaces it."""
+        self._vitals[RETIREMENT_STAGE] = stage
+        raise WorkerRetired

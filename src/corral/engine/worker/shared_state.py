@@ -33,10 +33,10 @@ MAX_LAYERS = 256
 SHOWN_TYPES = (bool, int, float, str)
 _CONTAINERS = (dict, list, tuple, deque, set, frozenset)
 _KINDS_OF_VALUES = (*PLAIN_TYPES, *_CONTAINERS, np.ndarray, np.generic, type)
+# Packages whose own state is not an env's.
 LIBRARY_PACKAGES = frozenset(
     ("gymnasium", "pettingzoo", "corral", "numpy", "torch", "cloudpickle")
 )
-"""Packages whose own state is not an env's."""
 ENV_MODULES = ("gymnasium.envs", "pettingzoo.", "corral.zoo", "corral.tools.testing")
 LIBRARY_MODULES = ("pettingzoo.utils", "gymnasium.envs.registration")
 
@@ -67,16 +67,19 @@ def advanced_generators(before: dict[str, Any], now: dict[str, Any]) -> list[str
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """All that envs share with others, at one moment."""
+    """All that envs share with others, at one moment.
+
+    Attributes:
+        values: Name -> something that is equal as long as the value is.
+        cached: The same of what caches give out: more of it does not count as a change.
+        unread: What could not be looked at; "" if all was.
+        classes: The classes of the envs, in the order in which they were looked at.
+    """
 
     values: dict[str, Any]
-    """Name -> something that is equal as long as the value is."""
     cached: dict[str, Any]
-    """The same of what caches give out: more of it does not count as a change."""
     unread: str = ""
-    """What could not be looked at; "" if all was."""
     classes: tuple[type, ...] = ()
-    """The classes of the envs, in the order in which they were looked at."""
 
 
 def snapshot(

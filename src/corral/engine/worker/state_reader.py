@@ -39,12 +39,12 @@ import numpy as np
 
 MAX_OBJECTS = 200_000
 MAX_BYTES = 256 << 20
+# CPU time of one reading: a trial has 0.5 s, and takes two of them.
 MAX_READ_SECONDS = 0.15
-"""CPU time of one reading: a trial has 0.5 s, and takes two of them."""
+# Objects from one look at the clock to the next.
 OBJECTS_PER_CLOCK_CHECK = 256
-"""Objects from one look at the clock to the next."""
+# Items from which on it pays to see whether all are plain.
 LONG_SEQUENCE = 16
-"""Items from which on it pays to see whether all are plain."""
 
 PLAIN_TYPES = frozenset({type(None), bool, int, float, complex, str, bytes, type(...)})
 STATELESS_TYPES = (
@@ -75,8 +75,8 @@ GENERATOR_TYPES = (
     np.random.Generator,
     np.random.RandomState,
 )
+# Modules whose objects describe types.
 TYPING_MODULES = ("typing", "typing_extensions")
-"""Modules whose objects describe types."""
 
 
 class OutOfBudget(BaseException):
@@ -91,10 +91,10 @@ class StateReader:
     """
 
     def __init__(self, follows: Callable[[str], bool]) -> None:
+        # What could not be read, and why; "" if all was.
         self.unread = ""
-        """What could not be read, and why; "" if all was."""
+        # Results that caches give out, by name; to be read, and compared by name.
         self.cached: list[tuple[str, Any]] = []
-        """Results that caches give out, by name; to be read, and compared by name."""
         self._follows = follows
         self._seen: dict[int, Any] = {}  # the values too: an id is for a lifetime
         self._bytes = 0
@@ -303,6 +303,7 @@ class StateReader:
             self._push(list(part) if hasattr(type(part), "__next__") else part)
 
 
+# How values of a type are read; the first that fits.
 _READERS: tuple[tuple[Any, Callable[[StateReader, Any], None]], ...] = (
     (STATELESS_TYPES, lambda reader, it: None),
     (
@@ -327,7 +328,6 @@ _READERS: tuple[tuple[Any, Callable[[StateReader, Any], None]], ...] = (
     (np.random.SeedSequence, lambda reader, it: reader._mark(repr(it.state))),
     (GENERATOR_TYPES, StateReader._of_reduced),
 )
-"""How values of a type are read; the first that fits."""
 
 
 def is_state(key: str, value: Any) -> bool:

@@ -23,16 +23,17 @@ from corral.engine.worker.commands import INDEX_BITS, INDEX_MASK, Ask, Job, Verb
 from corral.engine.worker.context import WorkerContext, here
 from corral.engine.worker.forked_copies import Guard, guarded, no_guard
 from corral.engine.worker.letters import Reply, WorkerEndpoint, describe
+from corral.engine.worker.map_items import MapItems
 from corral.engine.worker.profilers import stop_profilers
 from corral.engine.worker.seeds import SeedDomain, episode_seed, seed_globals
 from corral.engine.worker.serialization import opened
 from corral.engine.worker.shard import Shard
 from corral.errors import Fault, OptionError
 
+# Called past the shard, these would break the order of its episodes.
 RESERVED_METHODS = ("reset", "step", "close")
-"""Called past the shard, these would break the order of its episodes."""
+# Seconds between looks at the stop word; the lifeline wakes us anyway.
 STOP_CHECK_SECONDS = 0.25
-"""Seconds between looks at the stop word; the lifeline wakes us anyway."""
 # Plain integers: comparing with those of an enum takes three times as long.
 STEP, STEP_ALL, RESET, MAIL = map(int, Verb)
 
@@ -53,6 +54,9 @@ class Worker:
         kind = BatchedShard if job.options.batched else Shard
         self.shard = kind(job, lock, guard)
         self.closing = False
+        # What sites here step the shard with; see `engine.pool.local`.
+        self.local: Any = None
+        self._items = MapItems(self.context)
         # Until there is a block:
         self._vitals: Any = [0.0] * (plan.CACHE_LINE_BYTES // 8)
 
@@ -83,7 +87,6 @@ class Worker:
         else:
             here.context, made = self.context, tried.context
             self.context.resource, self.context.rng = made.resource, made.rng
-        self._function = opened(self.job.function)
         factories = list(opened(self.job.factories) or [])
         if first is not None:
             kept, make = [first], factories[0]
@@ -108,7 +111,9 @@ class Worker:
     ) -> None:
         """Take this worker's part of the block and its end of the mailbox."""
         self.shard.bind(views, codecs, endpoint, resume)
-        self._endpoint = endpoint
+        self.endpoint, self.views, self.codecs = endpoint, views, codecs
+        slots = self.job.slots
+        self._reset_seeds = endpoint.control.reset_seed[slots.start : slots.stop].data
         self._vitals = endpoint.control.vitals[endpoint.index].data
 
     def serve(self) -> bool:
@@ -117,7 +122,7 @@ class Worker:
         while not closing:
             bell.wait -> queue entry -> handle -> (per slot: done, ring) -> flush
         """
-        endpoint, vitals = self._endpoint, self._vitals
+        endpoint, vitals = self.endpoint, self._vitals
         queue = endpoint.control.queue[endpoint.index].data
         consumed = endpoint.control.consumed[endpoint.index].data
         stop = endpoint.control.stop[endpoint.index].data
@@ -152,11 +157,13 @@ class Worker:
         elif verb == STEP:
             self.shard.step(index, mode)
         elif verb == RESET:
-            seed = int(self._endpoint.control.reset_seed[self.job.slots.start + index])
+            seed = self._reset_seeds[index]
             self.shard.reset(index, seed if seed >= 0 else None, mode)
         else:
             assert verb == MAIL, f"no such command: {entry:#x}"
-            message = self._endpoint.fetch()
+            # Without a deadline: it may import modules.
+            self._vitals[plan.CURRENT_COMMAND] = plan.READING
+            message = self.endpoint.fetch()
             if type(message) is Ask:  # nothing else takes time, or has no deadline
                 self._mark(plan.ANSWERING)
             self.read(message)
@@ -190,9 +197,11 @@ class Worker:
                 reply = self.answer(message)
                 # Before the caller has the reply, and may want a step in time.
                 self._mark(plan.STEPPING)
-                self._endpoint.send(reply)
-                if message.verb == "run" and self._endpoint.ring is not None:
-                    self._endpoint.ring()  # an item is announced like a slot
+                self.endpoint.send(reply)
+                if message.verb in ("run", "site") and self.endpoint.ring is not None:
+                    self.endpoint.ring(reply.rings)  # announced like slots
+                if message.verb == "site" and self.shard.outgrown:
+                    self.shard.retire(plan.AFTER_SITE_CALL)
             case _:
                 raise AssertionError(f"no such message: {message!r:.80}")
 
@@ -203,9 +212,11 @@ class Worker:
             self.closing = True
             return Reply([], self.shard.close())
         if verb == "run":
-            return self._attempt(
-                "map", [None], lambda _: self._function(opened(payload))
-            )
+            return self._attempt("map", [None], lambda _: self._items.run(payload))
+        if verb == "site":  # a `SiteCall`, which belongs to the pool's room
+            self._vitals[plan.SITE_CALLED] = 1.0
+            reply: Reply = payload(self)
+            return reply
         if verb == "call" and payload[0] == "render":
             verb = "render"
         return self._attempt(
@@ -225,7 +236,7 @@ class Worker:
                 with guarded(self.guard), self.shard.envs.randomness_of(slot):
                     values.append(work(index))
             except BaseException as error:
-                if isinstance(error, KeyboardInterrupt) and self._endpoint.ring is None:
+                if isinstance(error, KeyboardInterrupt) and self.endpoint.ring is None:
                     raise  # the user's Ctrl-C under serial
                 faults.append(self.described(index, command, error))
         self._vitals[plan.CURRENT_SLOT] = plan.NO_SLOT

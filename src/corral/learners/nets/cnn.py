@@ -12,10 +12,10 @@ from corral.learners.torch_import import functional, nn, torch
 
 Layers = tuple[tuple[int, int, int], ...]
 
+# (channels, kernel, stride) for images of at least 36 × 36.
 LARGE: Layers = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
-"""(channels, kernel, stride) for images of at least 36 × 36."""
+# For smaller ones.
 SMALL: Layers = ((16, 3, 1), (32, 3, 1))
-"""For smaller ones."""
 MIN_IMAGE_SIDE = 36
 
 

@@ -17,8 +17,8 @@ from corral.errors import SpaceMismatch
 from corral.learners.nets.cnn import Cnn, is_image
 from corral.learners.torch_import import functional, nn, torch
 
+# Features of an image that is the whole observation, and of one among others.
 IMAGE_FEATURES, IMAGE_FEATURES_BESIDE_OTHERS = 512, 256
-"""Features of an image that is the whole observation, and of one among others."""
 ENCODED_SPACES = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
 
 

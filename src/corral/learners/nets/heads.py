@@ -26,18 +26,21 @@ from corral.learners.nets.mlp import dense
 from corral.learners.torch_import import functional, nn, torch
 
 Array = NDArray[Any]
+# What was chosen, and the logarithms of how likely that was; one row per row.
 Choice = tuple[Array, Array]
-"""What was chosen, and the logarithms of how likely that was; one row per row."""
+# Small, so that a new policy prefers nothing.
 OUTPUT_GAIN = 0.01
-"""Small, so that a new policy prefers nothing."""
 HALF_LOG_TAU = 0.5 * math.log(2.0 * math.pi)
 
 
 class Head(nn.Module):  # type: ignore[misc]
-    """Base of all heads: one dense layer, and choices of `count` numbers."""
+    """Base of all heads: one dense layer, and choices of `count` numbers.
+
+    Attributes:
+        exact: Whether the action says what was chosen; if not, the rollout keeps both.
+    """
 
     exact = True
-    """Whether the action says what was chosen; if not, the rollout keeps both."""
 
     def __init__(
         self, space: spaces.Space[Any], inputs: int, outputs: int, generator: Any
@@ -78,10 +81,7 @@ class Categorical(Head):
     """
 
     def __init__(
-        self,
-        space: spaces.Discrete | spaces.MultiDiscrete,
-        inputs: int,
-        generator: Any,
+        self, space: spaces.Discrete | spaces.MultiDiscrete, inputs: int, generator: Any
     ) -> None:
         counts = space.n if isinstance(space, spaces.Discrete) else space.nvec
         ends = np.cumsum(counts)
@@ -89,31 +89,36 @@ class Categorical(Head):
         self._begins = ends - np.ravel(counts)
         pairs = zip(self._begins, ends, strict=True)
         self._options = [slice(*pair) for pair in pairs]
+        # One choice needs no slices, which would cost the backward pass as well.
+        self._is_one = len(self._options) == 1
         start = np.asarray(space.start, np.int64)
+        # What to add to places for actions.
         self._shift = start - self._begins.reshape(start.shape)
-        """What to add to places for actions."""
         self._are_actions = space.dtype == np.intp and not self._shift.any()
 
     def parts(self, outputs: Any) -> list[Any]:
         """Return the outputs of each choice."""
-        if len(self._options) == 1:  # a slice would cost the backward pass as well
-            return [outputs]
         return [outputs[:, options] for options in self._options]
 
     def forward(self, features: Any) -> Any:
         """(rows, inputs) -> (rows, options of all choices)."""
-        parts = self.parts(super().forward(features))
-        logs = [torch.log_softmax(part, -1) for part in parts]
-        return logs[0] if len(logs) == 1 else torch.cat(logs, -1)
+        outputs = super().forward(features)
+        if self._is_one:
+            return torch.log_softmax(outputs, -1)
+        logs = [torch.log_softmax(part, -1) for part in self.parts(outputs)]
+        return torch.cat(logs, -1)
 
     def normalised(self, outputs: Array) -> Array:
         """The same of arrays."""
-        logs = [_log_softmax(part) for part in self.parts(outputs)]
-        return logs[0] if len(logs) == 1 else np.concatenate(logs, -1)
+        if self._is_one:
+            return _log_softmax(outputs)
+        return np.concatenate([_log_softmax(one) for one in self.parts(outputs)], -1)
 
     def sample(self, logs: Array, rng: Generators) -> Choice:
         """Choose at random; one number is drawn per choice."""
         drawn = rng.random(self._count)
+        if self._is_one:
+            return self._chosen(logs, [_pick(logs, drawn)])
         pairs = enumerate(self.parts(logs))
         return self._chosen(
             logs, [_pick(part, drawn[:, at, None]) for at, part in pairs]
@@ -125,14 +130,15 @@ class Categorical(Head):
 
     def _chosen(self, logs: Array, picked: list[Array]) -> Choice:
         rows = np.arange(len(logs))
-        if len(picked) == 1:  # half the time of what follows
+        if self._is_one:  # half the time of what follows
             return picked[0][:, None], logs[rows, picked[0]]
         places = np.stack(picked, 1) + self._begins
         return places, np.asarray(sum(logs[rows, column] for column in places.T))
 
     def log_prob(self, logs: Any, chosen: Any) -> Any:
         """The log-probability of a choice."""
-        return logs.gather(-1, chosen).sum(1)
+        each = logs.gather(-1, chosen)
+        return each[:, 0] if self._is_one else each.sum(1)
 
     def entropy(self, logs: Any) -> Any:
         """In nats."""

@@ -22,8 +22,8 @@ Layers = list[tuple[Array, Array]]
 # OpenBLAS computes larger products with more threads, which then spin on the cores that
 # the envs need. Torch has its own number of threads.
 LARGEST_PRODUCT = 2**18
+# The same for one row times a matrix.
 LARGEST_ROW_PRODUCT = 9 * 2**10
-"""The same for one row times a matrix."""
 
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
@@ -51,10 +51,10 @@ class NumpyForward:
         self._actor = _views([*net.actor.layers, net.head.layer])
         self._critic = _views([*net.critic.layers, net.value])
         sizes = [weight.size for weight, _ in (*self._actor, *self._critic)]
+        # With more it had better be left to torch.
         self.most_rows = LARGEST_PRODUCT // max(sizes)
-        """With more it had better be left to torch."""
+        # Whether `judged_by_row` had not better be left to torch as well.
         self.by_row = max(sizes) <= LARGEST_ROW_PRODUCT
-        """Whether `judged_by_row` had not better be left to torch as well."""
 
     def judged(self, obs: Array) -> tuple[Array, Array]:
         """Outputs of the head, and values."""
@@ -73,11 +73,14 @@ class NumpyForward:
         return outputs, self._through(self._critic, x)[:, 0, 0]
 
     def _through(self, layers: Layers, x: Array) -> Array:
-        for number, (weight, bias) in enumerate(layers, 1):
+        activation = ACTIVATIONS[self._activation]
+        for weight, bias in layers[:-1]:
             x = x @ weight
             x += bias
-            if number < len(layers):
-                x = ACTIVATIONS[self._activation](x)
+            x = activation(x)
+        weight, bias = layers[-1]
+        x = x @ weight
+        x += bias
         return x
 
 

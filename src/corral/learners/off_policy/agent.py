@@ -12,8 +12,8 @@ from corral.learners.optimiser import Optimiser, as_vector
 from corral.learners.tensors import Device
 from corral.learners.torch_import import nn, torch
 
+# Of Adam.
 EPSILON = 1e-8
-"""Of Adam."""
 
 
 class Agent:

@@ -10,21 +10,24 @@ from corral.learners.off_policy.nets import History
 from corral.learners.tensors import Device
 from corral.learners.torch_import import torch
 
+# The steps at which transitions begin, and those at which they end.
 NOW, LATER = slice(None, -1), slice(1, None)
-"""The steps at which transitions begin, and those at which they end."""
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Sequences of T transitions, `(T, rows, n)`, with T + 1 observations."""
+    """Sequences of T transitions, `(T, rows, n)`, with T + 1 observations.
+
+    Attributes:
+        history: `(T + 1, rows, n)`: what a net with a memory reads at each step.
+        mask: 1 for transitions that were sampled, 0 for padding; None for no padding.
+    """
 
     history: History
-    """`(T + 1, rows, n)`: what a net with a memory reads at each step."""
     action: Any
     reward: Any
     terminated: Any
     mask: Any
-    """1 for transitions that were sampled, 0 for padding; None for no padding."""
 
     def mean(self, losses: Any) -> Any:
         """Return the mean over sampled transitions of `(T, rows, 1)`."""

@@ -44,12 +44,15 @@ CHARTS = {
 
 
 class OffPolicyLearner(Learner):
-    """What SAC and TD3 share as learners of a run."""
+    """What SAC and TD3 share as learners of a run.
+
+    Attributes:
+        discrete: Whether it takes Discrete actions.
+    """
 
     packages: ClassVar[tuple[str, ...]] = ("torch",)
     charts = CHARTS
     discrete: ClassVar[bool] = False
-    """Whether it takes Discrete actions."""
 
     def __init__(self, setup: LearnerSetup) -> None:
         super().__init__(setup)
@@ -78,8 +81,8 @@ class OffPolicyLearner(Learner):
             self.replay = Replay(size, columns, settings.replay_max_gib)
         self._rng = np.random.default_rng([setup.seed, 1])
         self._done = {"steps": 0, "episodes": 0, "updates": 0}
+        # Updates that a ratio asks for and that were not made yet.
         self._owed = 0.0
-        """Updates that a ratio asks for and that were not made yet."""
         self._thread: ThreadPoolExecutor | None = None
         self._running: Future[dict[str, float]] | None = None
         acting = self.agent.actor

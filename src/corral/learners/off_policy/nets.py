@@ -16,13 +16,17 @@ from corral.learners.nets.memory import MEMORIES
 from corral.learners.torch_import import nn, torch
 
 Architecture = Literal["markov", "memory", "memory_markov"]
+# Weights of output layers are uniform in ± this, so that training starts near 0.
 LAST_LAYER_BOUND = 1e-3
-"""Weights of output layers are uniform in ± this, so that training starts near 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class NetSizes:
-    """What the nets are made from."""
+    """What the nets are made from.
+
+    Attributes:
+        embeddings: Widths of the embedded previous action, observation and reward.
+    """
 
     obs: int
     action: int
@@ -30,17 +34,19 @@ class NetSizes:
     memory: Literal["gru", "lstm"]
     memory_size: int
     embeddings: tuple[int, int, int]
-    """Widths of the embedded previous action, observation and reward."""
 
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What a recurrent net reads at each step: tensors of `(time, rows, n)`."""
+    """What a recurrent net reads at each step: tensors of `(time, rows, n)`.
+
+    Attributes:
+        action: The previous action; zeros at the start. None if no net has a memory.
+        reward: The reward of that action, or None.
+    """
 
     action: Any
-    """The previous action; zeros at the start. None if no net has a memory."""
     reward: Any
-    """The reward of that action, or None."""
     obs: Any
 
 

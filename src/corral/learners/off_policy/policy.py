@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import numpy as np
@@ -15,12 +16,14 @@ from corral.learners.off_policy.sac import LOG_STD_BOUNDS
 from corral.learners.off_policy.vectors import Actions, ObsVector
 from corral.learners.policy import FORWARD_ROWS
 from corral.learners.protocol import PolicyVariants
-from corral.learners.tensors import Device, to_array
+from corral.learners.tensors import Device, load_weights, to_array, weights_of
 from corral.learners.torch_import import torch
 
 Array = NDArray[np.float32]
+# The extra with the action as the nets know it: in -1 to 1, or one-hot.
 CHOSEN = "chosen"
-"""The extra with the action as the nets know it: in -1 to 1, or one-hot."""
+# Among the weights: whether to act at random.
+RANDOM = "random"
 Head = Literal["gaussian", "tanh", "categorical"]
 
 
@@ -46,8 +49,8 @@ class ActorPolicy(PolicyVariants):
         device: Device,
     ) -> None:
         self.actor = actor
+        # Whether to act at random, for warm-up; its variants never do.
         self.random = False
-        """Whether to act at random, for warm-up; its variants never do."""
         self._head = head
         self._observe = observe
         self._actions = actions
@@ -82,6 +85,24 @@ class ActorPolicy(PolicyVariants):
         """Return a deterministic copy that later updates do not change."""
         other = self.deterministic()
         other.actor = copy.deepcopy(self.actor)
+        return other
+
+    # Its weights ----------------------------------------------------------------------
+
+    def weights(self) -> dict[str, NDArray[Any]]:
+        """Return the weights of the actor by name, and whether it acts at random."""
+        return {**weights_of(self.actor), RANDOM: np.array(self.random)}
+
+    def load_weights(self, weights: Mapping[str, NDArray[Any]]) -> None:
+        """Set what `weights` returned."""
+        load_weights(self.actor, weights)
+        self.random = bool(weights[RANDOM])
+
+    def on(self, device: str) -> ActorPolicy:
+        """Return a copy on another device."""
+        other = copy.copy(self)
+        other._device = torch.device(device)
+        other.actor = copy.deepcopy(self.actor).to(other._device)
         return other
 
     # Choices --------------------------------------------------------------------------

@@ -22,8 +22,8 @@ from corral.learners.tensors import Device
 from corral.learners.torch_import import functional, nn, torch
 
 LOG_STD_BOUNDS = -20.0, 2.0
+# Default target entropy of discrete actions, as a share of the largest.
 DISCRETE_TARGET = 0.7
-"""Default target entropy of discrete actions, as a share of the largest."""
 HALF_LOG_TAU = 0.5 * math.log(2 * math.pi)
 
 

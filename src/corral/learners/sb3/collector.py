@@ -28,23 +28,26 @@ from corral.learners.sb3.run_schedule import RunProgress
 from corral.rollouts.normalise import not_finite
 from corral.rollouts.rollout import EpisodeSummary
 
+# Called with the VecEnv and the steps so far, before each rollout, and for envs that
+# were restarted in one: rows of the VecEnv are slots of its pool.
 Curriculum = Callable[[Any, int], None]
-"""Called with the VecEnv and the steps so far, before each rollout, and for envs that
-were restarted in one: rows of the VecEnv are slots of its pool."""
 SB3_INFO_KEYS = ("terminal_observation", "TimeLimit.truncated", "episode")
 
 
 @dataclass(slots=True)
 class Collected:
-    """What the envs returned; observations and actions are in the model's buffer."""
+    """What the envs returned; observations and actions are in the model's buffer.
+
+    Attributes:
+        reward: [rows, slots], as the envs gave them.
+        valid: [rows, slots]; False where the result of an action was lost in a fault.
+        learning_seconds: Time that `learn` has spent on the update that followed.
+    """
 
     reward: NDArray[np.float64]
-    """[rows, slots], as the envs gave them."""
     valid: NDArray[np.bool_]
-    """[rows, slots]; False where the result of an action was lost in a fault."""
     episodes: tuple[EpisodeSummary, ...]
     learning_seconds: float
-    """Time that `learn` has spent on the update that followed."""
 
 
 class SeededResets(VecEnvWrapper):  # type: ignore[misc]

@@ -14,8 +14,8 @@ import numpy as np
 
 from corral.learners.torch_import import torch
 
+# As many as numpy's can be seeded with.
 SEED_RANGE = 2**32
-"""As many as numpy's can be seeded with."""
 
 
 class GlobalGenerators:

@@ -6,10 +6,12 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from stable_baselines3.common.vec_env import VecNormalize
 
 from corral.core import Decision, Generators, Step
@@ -17,18 +19,21 @@ from corral.engine.tree import mapped
 from corral.errors import OptionError
 from corral.learners.policy import FORWARD_ROWS
 from corral.learners.protocol import PolicyVariants
-from corral.learners.tensors import in_passes
+from corral.learners.tensors import in_passes, load_weights, weights_of
 from corral.learners.torch_import import torch
 
 
 @dataclass(slots=True)
 class SB3Scales:
-    """What Stable-Baselines3 steps, and how it scales what it sees."""
+    """What Stable-Baselines3 steps, and how it scales what it sees.
+
+    Attributes:
+        venv: The outermost VecEnv.
+        normalize: The VecNormalize among its wrappers, if there is one.
+    """
 
     venv: Any
-    """The outermost VecEnv."""
     normalize: Any = None
-    """The VecNormalize among its wrappers, if there is one."""
 
     @classmethod
     def around(cls, venv: Any, obs: bool, reward: bool, gamma: float) -> SB3Scales:
@@ -54,6 +59,8 @@ class SB3Scales:
         state = self.normalize.__getstate__()  # all but what it steps
         normalize = VecNormalize.__new__(VecNormalize)
         normalize.__setstate__(copy.deepcopy(state))
+        # Pickling deletes them, and would not find them.
+        normalize.class_attributes, normalize.returns = {}, np.zeros(0)
         return SB3Scales(None, normalize)
 
     def learns(self, learns: bool) -> None:
@@ -78,6 +85,13 @@ class SB3Scales:
             _load(self.normalize.ret_rms, state["reward"])
         if self.normalize.norm_obs and "obs" in state:
             mapped(_load, self.normalize.obs_rms, state["obs"])
+
+    def moments(self) -> Iterator[tuple[str, Any]]:
+        """The means and variances of observations, by name."""
+        if self.normalize is not None and self.normalize.norm_obs:
+            found = self.normalize.obs_rms
+            named = found if isinstance(found, dict) else {"": found}
+            yield from ((f"scale/{key}", one) for key, one in named.items())
 
 
 def _moments(moments: Any) -> dict[str, Any]:
@@ -136,6 +150,27 @@ class SB3Policy(PolicyVariants):
             return Decision(self._drawn(step.obs, rng))
         predict = self._predictor.predict
         return Decision(in_passes(predict, step.obs, len(step), self._chunk))
+
+    def weights(self) -> dict[str, NDArray[Any]]:
+        """Return the weights of the model's policy, and how it scales observations."""
+        found = weights_of(self._predictor.policy)
+        for name, one in self._predictor.scales.moments():
+            found |= {f"{name}/mean": np.array(one.mean), f"{name}/var": one.var}
+        return found
+
+    def load_weights(self, weights: Mapping[str, NDArray[Any]]) -> None:
+        """Set what `weights` returned."""
+        load_weights(self._predictor.policy, weights)
+        for name, one in self._predictor.scales.moments():
+            one.mean = weights[f"{name}/mean"].copy()
+            one.var = weights[f"{name}/var"].copy()
+
+    def on(self, device: str) -> SB3Policy:
+        """Return a copy on another device, without an optimizer."""
+        other = copy.copy(self)
+        other._predictor = self._predictor.frozen()
+        other._predictor.policy.to(device)
+        return other
 
     def initial_carry(self, rows: int) -> None:
         """It remembers nothing."""

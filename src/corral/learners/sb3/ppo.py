@@ -36,6 +36,7 @@ from corral.learners.sb3.run_schedule import RunProgress, run_schedule
 from corral.learners.torch_import import nn, torch
 
 ACTIVATIONS = {"tanh": nn.Tanh, "relu": nn.ReLU, "elu": nn.ELU, "silu": nn.SiLU}
+# Its names -> ours; its entropy_loss is the entropy with another sign.
 METRICS = {
     "policy_gradient_loss": "policy_loss",
     "value_loss": "value_loss",
@@ -46,7 +47,6 @@ METRICS = {
     "loss": "loss",
     "learning_rate": "lr",
 }
-"""Its names -> ours; its entropy_loss is the entropy with another sign."""
 
 
 class SB3PPO(PPOSettings):
@@ -89,8 +89,8 @@ class SB3PPO(PPOSettings):
         self._collector = SB3Collector(
             self.model, self.scales, self.generators, progress, resets, curriculum
         )
+        # Epochs that other models had learnt before their state was loaded.
         self._epochs_before = 0
-        """Epochs that other models had learnt before their state was loaded."""
         self.policy: Any = policy(self) if policy else SB3Policy(self.predictor)
 
     @property

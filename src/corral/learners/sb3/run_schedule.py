@@ -10,10 +10,13 @@ from corral.learners.schedules import Schedule, scheduled
 
 @dataclass(slots=True)
 class RunProgress:
-    """How much of a run is done, from 0 to 1."""
+    """How much of a run is done, from 0 to 1.
+
+    Attributes:
+        total_steps: As SB3 counts them; 0 where there are no schedules.
+    """
 
     total_steps: int
-    """As SB3 counts them; 0 where there are no schedules."""
     done: float = 0.0
 
     def reach(self, steps: int) -> None:

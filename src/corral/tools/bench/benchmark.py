@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from corral.engine.executors.assign import usable_cores
 from corral.engine.executors.placement import BACKENDS
+from corral.engine.keywords import check_choice
 from corral.errors import CorralError, FaultError
 from corral.tools.bench.candidate_process import CandidateProcess, close_all
 from corral.tools.bench.candidates import (
@@ -23,7 +24,6 @@ from corral.tools.bench.candidates import (
     Candidate,
     EnvsBuilt,
     Peer,
-    check_names,
     layout,
     layouts,
     peers,
@@ -43,10 +43,10 @@ from corral.train.run import machine
 if TYPE_CHECKING:
     from corral.train.sinks.console import ProgressBar
 
+# Seconds that candidates have to close after Ctrl-C.
 INTERRUPTED_CLOSE_SECONDS = 2.0
-"""Seconds that candidates have to close after Ctrl-C."""
+# An env that takes less of a core than this may gain by more threads than cores.
 WAITING_CPU_SHARE = 0.5
-"""An env that takes less of a core than this may gain by more threads than cores."""
 
 
 def run(settings: BenchSettings, watcher: ProgressBar) -> BenchReport:
@@ -55,7 +55,8 @@ def run(settings: BenchSettings, watcher: ProgressBar) -> BenchReport:
     Ctrl-C ends it early, with what is known by then. Raises if the env cannot be
     found or built at all.
     """
-    check_names("--backend", settings.backends or (), BACKENDS)
+    for backend in settings.backends or ():
+        check_choice("--backend", backend, BACKENDS)
     there, _ = peers(settings.against)
     policy_iterations = iterations_for(settings.policy_ms * 1e-3)
     comparisons = [
@@ -125,7 +126,11 @@ def _report(
 
 @dataclass(slots=True)
 class Comparison:
-    """The candidates of one size, from building to closing."""
+    """The candidates of one size, from building to closing.
+
+    Attributes:
+        built: What the bare loop's process reported about the env.
+    """
 
     settings: BenchSettings
     num_envs: int
@@ -134,7 +139,6 @@ class Comparison:
     policy_iterations: int
     watcher: ProgressBar
     built: EnvsBuilt | None = None
-    """What the bare loop's process reported about the env."""
     _rows: dict[str, CandidateResult] = field(default_factory=dict)
     _processes: dict[str, CandidateProcess] = field(default_factory=dict)
     _auto: str = ""

@@ -5,48 +5,50 @@ Also the messages between the benchmark and the process of a candidate.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import Any
 
-from corral.engine.executors.assign import (
-    MAX_PROCESSES,
-    Placement,
-    enough_workers,
-)
-from corral.errors import OptionError
+from corral.engine.executors.assign import MAX_PROCESSES, Placement, enough_workers
+from corral.engine.keywords import check_choice
 
 BACKEND_WORDS = {"serial": "serial", "thread": "threads", "process": "processes"}
+# No layout of ours has more threads than this unless --workers says so.
 MAX_THREADS = 128
-"""No layout of ours has more threads than this unless --workers says so."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One way of stepping the envs."""
+    """One way of stepping the envs.
+
+    Attributes:
+        library: See `libraries.BUILDERS`.
+        kind: For us the backend; for a peer, which of its ways.
+        fillers: Whether one row per episode is a reset and no step, as in next-step
+            mode.
+    """
 
     library: str
-    """See `libraries.builder_of`."""
     kind: str
-    """For us the backend; for a peer, which of its ways."""
     title: str
     workers: int | None = None
     fillers: bool = True
-    """Whether one row per episode is a reset and no step, as in next-step mode."""
 
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """A library to be measured against."""
+    """A library to be measured against.
+
+    Attributes:
+        package: What is imported.
+        agents: Whether it takes envs whose agents act at once.
+    """
 
     name: str
     package: str
-    """What is imported."""
     candidates: tuple[Candidate, ...]
     agents: bool = False
-    """Whether it takes envs whose agents act at once."""
 
     @property
     def install(self) -> str:
@@ -129,21 +131,11 @@ def layouts(
 
 def peers(names: Sequence[str]) -> tuple[list[Peer], list[Peer]]:
     """Those that are installed, and those that are not."""
-    check_names("--against", names, tuple(PEERS))
+    for name in names:
+        check_choice("--against", name, PEERS)
     chosen = [PEERS[name] for name in dict.fromkeys(names)]
     there = [peer for peer in chosen if find_spec(peer.package)]  # imports nothing
     return there, [peer for peer in chosen if peer not in there]
-
-
-def check_names(option: str, names: Sequence[str], known: Sequence[str]) -> None:
-    """Raise OptionError for an unknown name."""
-    for name in names:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            raise OptionError(
-                f"{option} must be one of {', '.join(known)}, got {name!r}{hint}"
-            )
 
 
 # Messages -----------------------------------------------------------------------------
@@ -151,7 +143,14 @@ def check_names(option: str, names: Sequence[str], known: Sequence[str]) -> None
 
 @dataclass(frozen=True, slots=True)
 class BuildOrder:
-    """What a candidate process has to build: the first message to it."""
+    """What a candidate process has to build: the first message to it.
+
+    Attributes:
+        policy_iterations: How much the simulated policy computes; see
+            `simulated_policy`.
+        agents: How several agents act: "at once" or "in turns"; "" if there is one
+            alone.
+    """
 
     candidate: Candidate
     env: str
@@ -159,55 +158,49 @@ class BuildOrder:
     num_envs: int
     seed: int
     policy_iterations: int
-    """How much the simulated policy computes; see `simulated_policy`."""
     agents: str = ""
-    """How several agents act: "at once" or "in turns"; "" if there is one alone."""
 
 
 @dataclass(frozen=True, slots=True)
 class EnvsBuilt:
-    """The envs are there and were reset."""
+    """The envs are there and were reset.
+
+    Attributes:
+        startup: Seconds it took; imports came before.
+        memory: Bytes that came with it, children included.
+        expression: How a program names the env; see `adapters.env_names`.
+        layout: Of our layouts: what was chosen and why.
+        agents: As in `BuildOrder`; found out by the bare loop's process.
+    """
 
     startup: float
-    """Seconds it took; imports came before."""
     memory: int
-    """Bytes that came with it, children included."""
     observation_space: str
     action_space: str
     expression: str
-    """How a program names the env; see `adapters.env_names`."""
     import_line: str
     layout: Placement | None = None
-    """Of our layouts: what was chosen and why."""
     agents: str = ""
-    """As in `BuildOrder`; found out by the bare loop's process."""
 
 
 @dataclass(frozen=True, slots=True)
 class TurnTimes:
-    """What one turn took, in seconds where nothing else is said."""
+    """What one turn took, in seconds where nothing else is said.
+
+    Attributes:
+        cpu: Of the candidate process and all its children.
+        queued: The caller was ready to run, and other programs had the cores.
+        env: In the envs' own step and reset, all workers together.
+        busy: Of the workers, obeying commands, all of them together.
+        waiting: Of the caller.
+    """
 
     steps: int
     seconds: float
     policy: float
     cpu: float
-    """Of the candidate process and all its children."""
     queued: float = 0.0
-    """The caller was ready to run, and other programs had the cores."""
     episodes: int | None = None
     env: float | None = None
-    """In the envs' own step and reset, all workers together."""
     busy: float | None = None
-    """Of the workers, obeying commands, all of them together."""
     waiting: float | None = None
-    """Of the caller."""
-
-
-@dataclass(frozen=True, slots=True)
-class CandidateFailure:
-    """The candidate failed; its process ends after this message."""
-
-    text: str
-    traceback: str
-    usage: bool = False
-    """Whether it is a mistake in the command line, which every candidate would meet."""

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 from dataclasses import astuple
 
-from corral.errors import MissingExtra
+from corral.errors import requires
 from corral.tools.bench import figure_text
 from corral.tools.bench.results import BenchReport
 
-try:
+with requires("corral bench needs rich: pip install 'corral[bench]'"):
     from rich import box
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
     from rich.text import Text
-except ImportError as error:
-    raise MissingExtra(
-        "corral bench needs rich: pip install 'corral[bench]'"
-    ) from error
 
+# Columns: more than any table of ours has.
 TABLE_WIDTH = 1000
-"""Columns: more than any table of ours has."""
 STYLES = {"strong": "bold", "bad": "red"}
 
 console = Console(highlight=False)

@@ -8,6 +8,7 @@ from corral.tools.bench.recommend import best_of
 from corral.tools.bench.results import BenchReport, CandidateResult
 
 NO_VALUE = "–"
+# Broken where a narrow table may break them.
 HEADINGS = (
     "envs",
     "runner",
@@ -18,7 +19,6 @@ HEADINGS = (
     "memory",
     "CPU\nburnt",
 )
-"""Broken where a narrow table may break them."""
 TABLE_NOTE = (
     "× loop: speed relative to one bare env in a for loop. of limit: share of the "
     "highest possible speed, min(cores, envs) × one bare env plus the policy. CPU "

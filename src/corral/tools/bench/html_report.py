@@ -14,6 +14,7 @@ from corral.tools.bench.results import BenchReport, CandidateResult, SizeResults
 from corral.train.reports.charts import COLORS, INK, Curve, StackedBar, bars, curves
 from corral.train.reports.page import Page
 
+# By the library; of our own layouts, by the backend.
 ROW_COLORS = {
     "loop": INK,
     "gymnasium": COLORS["gray"],
@@ -25,15 +26,14 @@ ROW_COLORS = {
     "process": COLORS["orange"],
     "auto": COLORS["orange"],
 }
-"""By the library; of our own layouts, by the backend."""
 PART_COLORS = {
     "env": COLORS["green"],
     "policy": COLORS["purple"],
     "waiting": COLORS["gray"],
     "copying": COLORS["orange"],
 }
+# Style and marker by the kind of a candidate; dashed if a peer uses processes.
 LINE_STYLES = {"loop": (":", ""), "async": ("--",), "subproc": ("--",)}
-"""Style and marker by the kind of a candidate; dashed if a peer uses processes."""
 PERCENT = 100.0
 
 

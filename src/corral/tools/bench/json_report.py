@@ -16,8 +16,8 @@ from typing import Any
 from corral.tools.bench.recommend import best_of
 from corral.tools.bench.results import BenchReport, CandidateResult, SizeResults
 
+# Goes up when a key changes its meaning or goes away.
 FORMAT = 1
-"""Goes up when a key changes its meaning or goes away."""
 
 
 def document(report: BenchReport, command: Sequence[str]) -> dict[str, Any]:

@@ -25,10 +25,13 @@ ACTION_BATCHES = 64
 
 
 class Runner(Protocol):
-    """One way of doing the same work."""
+    """One way of doing the same work.
+
+    Attributes:
+        slots: Environment steps in one batch.
+    """
 
     slots: int
-    """Environment steps in one batch."""
 
     def run(self, batches: int) -> float:
         """Step so many batches; return the seconds it took."""
@@ -131,8 +134,8 @@ def _pace(runner: Runner, batches: int, enough: float) -> float:
 # Not a loop that watches the clock: such a loop takes the same time with and without a
 # core, and hides the time that it waits for one.
 
+# Iterations of one calibration run, some milliseconds.
 CALIBRATION_ITERATIONS = 20_000
-"""Iterations of one calibration run, some milliseconds."""
 
 
 def compute(iterations: int) -> int:

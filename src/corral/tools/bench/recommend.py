@@ -13,8 +13,8 @@ from corral.tools.bench.results import (
 )
 from corral.tools.make_line import make_line
 
+# Of the fastest: a simpler layout, or fewer envs, is as good from here on.
 NEARLY_FASTEST = 0.95
-"""Of the fastest: a simpler layout, or fewer envs, is as good from here on."""
 SIMPLEST_FIRST = ("serial", "thread", "process")
 LOOP_WINS = (
     " One env in a for loop is faster: a step of this env takes less time than the "

@@ -18,19 +18,22 @@ from corral.errors import CorralError, FaultError
 from corral.tools.bench.candidates import Candidate, Peer, TurnTimes
 from corral.tools.bench.measure import Rates
 
+# A CPU share in between is noise around an env that computes all the time.
 CPU_SHARE_NOISE = (0.9, 1.1)
-"""A CPU share in between is noise around an env that computes all the time."""
 
 
 @dataclass(frozen=True, slots=True)
 class BenchSettings:
-    """The settings of a benchmark."""
+    """The settings of a benchmark.
+
+    Attributes:
+        backends: None: those that make sense.
+    """
 
     env: str
     kwargs: dict[str, Any]
     num_envs: tuple[int, ...]
     backends: tuple[str, ...] | None
-    """None: those that make sense."""
     workers: tuple[int, ...]
     against: tuple[str, ...]
     policy_ms: float
@@ -52,7 +55,12 @@ class CallerTimeSplit:
 
 @dataclass(slots=True)
 class CandidateResult:
-    """One candidate, named as in the JSON report; grows while the race runs."""
+    """One candidate, named as in the JSON report; grows while the race runs.
+
+    Attributes:
+        auto: It is what `backend="auto"` chooses.
+        rates: This and what follows: see `group_of`.
+    """
 
     candidate: Candidate
     turns: list[TurnTimes] = field(default_factory=list)
@@ -60,10 +68,8 @@ class CandidateResult:
     startup_seconds: float | None = None
     memory_bytes: int | None = None
     auto: bool = False
-    """It is what `backend="auto"` chooses."""
     error: CorralError | None = None
     rates: Rates | None = None
-    """This and what follows: see `group_of`."""
     over_loop: float | None = None
     efficiency: float | None = None
     cpu_burnt: float | None = None
@@ -98,18 +104,21 @@ class CandidateResult:
 
 @dataclass(frozen=True, slots=True)
 class SizeResults:
-    """All candidates with the same number of envs; the loop is first."""
+    """All candidates with the same number of envs; the loop is first.
+
+    Attributes:
+        limit: Steps per second.
+        step_seconds: Of one bare step.
+        cpu_share: Of a core, that one env takes.
+        auto: What `backend="auto"` chose, and why.
+    """
 
     num_envs: int
     rows: list[CandidateResult]
     limit: float | None
-    """Steps per second."""
     step_seconds: float | None
-    """Of one bare step."""
     cpu_share: float | None
-    """Of a core, that one env takes."""
     auto: str = ""
-    """What `backend="auto"` chose, and why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +134,12 @@ class LayoutRecommendation:
 
 @dataclass(frozen=True, slots=True)
 class BenchReport:
-    """Everything, also when it ended early."""
+    """Everything, also when it ended early.
+
+    Attributes:
+        agents: How several act, as in `BuildOrder`.
+        left_out: Peers that cannot run such agents.
+    """
 
     settings: BenchSettings
     groups: Sequence[SizeResults]
@@ -137,9 +151,7 @@ class BenchReport:
     versions: dict[str, str]
     interrupted: bool = False
     agents: str = ""
-    """How several act, as in `BuildOrder`."""
     left_out: Sequence[str] = ()
-    """Peers that cannot run such agents."""
 
     @property
     def rows(self) -> list[CandidateResult]:
@@ -185,16 +197,19 @@ def group_of(
 
 @dataclass(frozen=True, slots=True)
 class BareEnvCost:
-    """One bare env, by the loop's turns."""
+    """One bare env, by the loop's turns.
+
+    Attributes:
+        step: Seconds of a step, with its share of the resets.
+        cpu: CPU seconds of the same.
+        queued: Seconds of the same in which other programs had the cores.
+        resets: Episodes that end per step.
+    """
 
     step: float
-    """Seconds of a step, with its share of the resets."""
     cpu: float
-    """CPU seconds of the same."""
     queued: float
-    """Seconds of the same in which other programs had the cores."""
     resets: float
-    """Episodes that end per step."""
 
     @classmethod
     def of(cls, turns: Sequence[TurnTimes]) -> BareEnvCost:

@@ -6,18 +6,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import groupby
 
-from corral.errors import MissingExtra
+from corral.errors import requires
 from corral.tools.doctor.report import Finding, Report, Severity
 
-try:
+with requires("corral doctor needs rich: pip install 'corral[bench]'"):
     from rich.console import Console, Group, RenderableType
     from rich.padding import Padding
     from rich.table import Table
     from rich.text import Text
-except ImportError as error:
-    raise MissingExtra(
-        "corral doctor needs rich: pip install 'corral[bench]'"
-    ) from error
 
 MARKS: dict[Severity, tuple[str, str]] = {
     "ok": ("✓", "green"),

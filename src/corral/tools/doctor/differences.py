@@ -11,8 +11,8 @@ import numpy as np
 
 from corral.tools.doctor.driver import EnvResponse
 
+# What has to be equal. Infos may hold times and the like.
 FIELDS = ("obs", "reward", "terminated", "truncated")
-"""What has to be equal. Infos may hold times and the like."""
 
 
 def first_difference(one: Sequence[EnvResponse], other: Sequence[EnvResponse]) -> str:

@@ -24,23 +24,26 @@ from corral.engine.worker.isolated_rng import IsolatedRng
 from corral.engine.worker.seeds import episode_seed, seed_globals
 from corral.engine.worker.step_results import five_of, two_of
 
+# Some envs take no larger seeds; the API check tries those.
 SMALL_SEED_RANGE = 0x7FFFFFFF
-"""Some envs take no larger seeds; the API check tries those."""
 
 
 @dataclass(frozen=True, slots=True)
 class EnvResponse:
-    """What an env returned once; of several agents, dicts by agent."""
+    """What an env returned once; of several agents, dicts by agent.
+
+    Attributes:
+        what: `reset 0`, `step 17`: counted over all episodes.
+        over: Whether the episode is.
+    """
 
     what: str
-    """`reset 0`, `step 17`: counted over all episodes."""
     obs: Any
     reward: Any
     terminated: Any
     truncated: Any
     info: Any
     over: bool
-    """Whether the episode is."""
 
 
 def kind_of(env: Any) -> str:
@@ -81,6 +84,8 @@ class EpisodeDriver:
     ) -> None:
         self._seed, self._slot, self._around = seed, slot, around
         self._small_seeds = small_seeds
+        # More keywords of every reset: what tells the env its task.
+        self.task_keywords: Callable[[], dict[str, Any]] = dict
         with around():
             self.env = factory()
         self.kind = kind_of(self.env)
@@ -108,7 +113,8 @@ class EpisodeDriver:
         """Start an episode."""
         self._episode += 1
         with self._around():
-            result = self.env.reset(**({} if seed is None else {"seed": seed}))
+            given = {} if seed is None else {"seed": seed}
+            result = self.env.reset(**given, **self.task_keywords())
             parts = self._turn() if self.kind == "aec" else ()
         if not parts:
             obs, info = two_of(result)

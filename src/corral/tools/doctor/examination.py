@@ -43,11 +43,13 @@ from corral.tools.doctor.checks import (
     results,
     sharing,
     side_effects,
+    tasks,
 )
 from corral.tools.doctor.report import Finding, Recommendation, Report, note, problem
 from corral.tools.doctor.subject import EnvCost, Subject, brief
 from corral.tools.make_line import make_line
 
+# In the order in which they are made.
 CHECKS: dict[str, Callable[[Subject], Finding | Iterable[Finding]]] = {
     "machine": machine.check_machine,
     "pickling": api.check_pickling,
@@ -55,6 +57,7 @@ CHECKS: dict[str, Callable[[Subject], Finding | Iterable[Finding]]] = {
     "spaces": results.check_spaces,
     "determinism": repeating.check_determinism,
     "global RNG": repeating.check_generators,
+    "tasks": tasks.check_tasks,
     "isolation": sharing.check_isolation,
     "threads": sharing.check_threads,
     "global state": side_effects.check_surroundings,
@@ -67,14 +70,13 @@ CHECKS: dict[str, Callable[[Subject], Finding | Iterable[Finding]]] = {
     "buffers": results.check_buffers,
     "rendering": display.check_rendering,
 }
-"""In the order in which they are made."""
+# Checks that need no env that was built and played before.
 WITHOUT_PROFILE = ("machine", "pickling", "api")
-"""Checks that need no env that was built and played before."""
+# Seconds for each measurement; 60 for those of the other checks.
 SECONDS = {"memory": 90.0}
-"""Seconds for each measurement; 60 for those of the other checks."""
 NUM_ENVS = 8
+# Checks that hang before the rest is skipped: the rest would hang as well.
 MAX_HUNG = 2
-"""Checks that hang before the rest is skipped: the rest would hang as well."""
 
 
 @checked_keywords()
@@ -86,6 +88,7 @@ def check(
     seed: int = 0,
     only: Sequence[str] = (),
     seconds: float | None = None,
+    tasks: Sequence[Any] = (),
 ) -> Report:
     """Find out what an env needs to run in parallel.
 
@@ -96,6 +99,7 @@ def check(
         seed: seed of episodes and actions.
         only: names of checks, such as "isolation" (default: all of them).
         seconds: seconds allowed for one measurement (default: the check's own limit).
+        tasks: tasks to try (default: drawn by the env's `sample_tasks(count, rng)`).
 
     Returns:
         The report. `print` shows it; it is true if there is no problem.
@@ -105,7 +109,8 @@ def check(
         >>> report.severity
         'ok'
     """
-    return examine(subject_for(env, env_kwargs, seed), num_envs, only, seconds)
+    subject = replace(subject_for(env, env_kwargs, seed), tasks=tuple(tasks))
+    return examine(subject, num_envs, only, seconds)
 
 
 def subject_for(

@@ -28,34 +28,32 @@ from numpy.typing import NDArray
 
 from corral.engine.parallel_map import map as run_in_workers
 from corral.errors import EpisodeRecord, Fault
-from corral.tools.doctor.rerun import (
-    At,
-    SavedEnv,
-    episode_of,
-    failing_of,
-    inside,
-    quiet,
-)
+from corral.tools.doctor.rerun import At, SavedEnv, episode_of, failing_of, inside
+from corral.tools.output_file import write_output_to
 
+# Processes of either kind.
 RUNS = 3
-"""Processes of either kind."""
 FAILS_ALONE = "It fails alone too: the other envs of its process are not the reason."
+# Times that the slot's commands are repeated where it is alone.
 REPEATS = 3
-"""Times that the slot's commands are repeated where it is alone."""
 
 
 @dataclass(frozen=True, slots=True)
 class NeighbourCheck:
-    """How often it failed again."""
+    """How often it failed again.
+
+    Attributes:
+        alone: Of `RUNS` processes that it had to itself.
+        beside: Of `RUNS` processes that it shared.
+        neighbour: The slot beside it.
+        carries_state: Whether its class came by value, with what others may have left
+            in it.
+    """
 
     alone: int
-    """Of `RUNS` processes that it had to itself."""
     beside: int
-    """Of `RUNS` processes that it shared."""
     neighbour: int
-    """The slot beside it."""
     carries_state: bool = False
-    """Whether its class came by value, with what others may have left in it."""
 
     @property
     def interferes(self) -> bool | None:
@@ -82,9 +80,9 @@ class NeighbourCheck:
 
 
 Turn = Callable[[], None]
+# One run for a worker: the episode, its neighbour's, the command that failed, steps
+# that the neighbour takes before, and arrays that were too big to be saved.
 Task = tuple[EpisodeRecord, EpisodeRecord | None, str, int, Any]
-"""One run for a worker: the episode, its neighbour's, the command that failed, steps
-that the neighbour takes before, and arrays that were too big to be saved."""
 
 
 def check_neighbours(
@@ -161,7 +159,8 @@ def _failure(task: Task) -> tuple[str, At] | None:
     else:
         neighbour = SavedEnv(worker, beside)
         lives[neighbour] = _turns_beside(neighbour, beside, head_start)
-    with quiet(os.devnull), inside(worker):
+    write_output_to(os.devnull)
+    with inside(worker):
         try:
             worker.build()
             if command not in ("construct", "start"):

@@ -30,30 +30,35 @@ from corral.errors import Fault, OptionError, OrderError, WorkerDied
 from corral.tools.doctor.neighbours import FAILS_ALONE, NeighbourCheck, check_neighbours
 from corral.tools.doctor.rerun import At, Rerun, episode_of, failing_of
 
+# Seconds allowed for what failed, in a process of its own, without another limit.
 REPLAY_TIMEOUT_SECONDS = 60.0
-"""Seconds allowed for what failed, in a process of its own, without another limit."""
 
 
 @dataclass(slots=True)
 class Replay:
-    """How it went this time."""
+    """How it went this time.
+
+    Attributes:
+        fault: What was saved.
+        reproduced: Whether it failed in the same way, at the same step; None if it was
+            not tried.
+        command: What was done last.
+        step: The step of the episode that it came to, counted from 1.
+        error: What went wrong this time.
+        notes: Why it may have gone another way.
+        neighbours: Whether another env of its process is why; None if that was not
+            tried.
+        rerun: The episode itself; None where it was run in a process of its own.
+    """
 
     fault: Fault
-    """What was saved."""
     reproduced: bool | None
-    """Whether it failed in the same way, at the same step; None if it was not tried."""
     command: str
-    """What was done last."""
     step: int
-    """The step of the episode that it came to, counted from 1."""
     error: BaseException | None
-    """What went wrong this time."""
     notes: tuple[str, ...]
-    """Why it may have gone another way."""
     neighbours: NeighbourCheck | None = None
-    """Whether another env of its process is why; None if that was not tried."""
     rerun: Rerun | None = None
-    """The episode itself; None where it was run in a process of its own."""
 
     @property
     def env(self) -> Any:
@@ -209,8 +214,8 @@ def _here(fault: Fault, up_to: str, shared: dict[str, NDArray[Any]] | None) -> R
 
 # In a process of its own --------------------------------------------------------------
 
+# How faulthandler begins, before it ends a process that is late.
 TIMEOUT_LINE = "Timeout ("
-"""How faulthandler begins, before it ends a process that is late."""
 
 
 def _elsewhere(

@@ -10,29 +10,32 @@ from typing import Any, Literal
 from corral.engine.adapters.isolation import IsolationVerdict
 
 Severity = Literal["ok", "note", "warning", "problem"]
+# How `corral doctor` ends, by the worst that was found.
 EXIT_STATUS: dict[Severity, int] = {"ok": 0, "note": 0, "warning": 3, "problem": 1}
-"""How `corral doctor` ends, by the worst that was found."""
+# From good to bad. A note needs no action. A warning names something to improve. A
+# problem means wrong results, or none.
 SEVERITIES: tuple[Severity, ...] = tuple(EXIT_STATUS)
-"""From good to bad. A note needs no action. A warning names something to improve. A
-problem means wrong results, or none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What one check measured."""
+    """What one check measured.
+
+    Attributes:
+        measured: In a sentence or less.
+        remedy: What to do about it; "" where nothing has to be done.
+        tried: What was measured with the remedy applied, where that was possible.
+        options: What `corral.make` is to be given because of it.
+        data: The figures behind it, of types that JSON has.
+    """
 
     check: str
     severity: Severity
     measured: str
-    """In a sentence or less."""
     remedy: str = ""
-    """What to do about it; "" where nothing has to be done."""
     tried: str = ""
-    """What was measured with the remedy applied, where that was possible."""
     options: dict[str, Any] = field(default_factory=dict)
-    """What `corral.make` is to be given because of it."""
     data: dict[str, Any] = field(default_factory=dict)
-    """The figures behind it, of types that JSON has."""
 
     def __str__(self) -> str:
         parts = [f"{self.severity:8}{self.check}: {self.measured}"]
@@ -58,13 +61,16 @@ class Recommendation:
 
 @dataclass(slots=True)
 class Report:
-    """Every finding, in order; true if there is no problem among them."""
+    """Every finding, in order; true if there is no problem among them.
+
+    Attributes:
+        verdict: What `--save` stores; None if sharing a process could not be judged.
+    """
 
     env: str
     findings: list[Finding] = field(default_factory=list)
     recommendation: Recommendation | None = None
     verdict: IsolationVerdict | None = None
-    """What `--save` stores; None if sharing a process could not be judged."""
     seconds: float = 0.0
     interrupted: bool = False
 

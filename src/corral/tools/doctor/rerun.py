@@ -6,11 +6,8 @@ fit fails here as well.
 
 from __future__ import annotations
 
-import logging
-import os
-import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import cached_property, partial
 from typing import Any
 
@@ -26,8 +23,8 @@ from corral.engine.worker.step_results import as_reward, counted, five_of, two_o
 from corral.engine.worker.worker import Worker
 from corral.errors import EpisodeRecord, Fault, OptionError, SpaceMismatch
 
+# A command, and how many steps of the episode it ends.
 At = tuple[str, int]
-"""A command, and how many steps of the episode it ends."""
 
 
 class SavedEnv:
@@ -46,10 +43,10 @@ class SavedEnv:
         note: Callable[[At], object] = lambda at: None,
     ) -> None:
         self.slot: int = episode.kit.slot
+        # The last command, finished or not.
         self.at: At = ("construct", 0)
-        """The last command, finished or not."""
+        # The last observation.
         self.obs: Any = None
-        """The last observation."""
         self._worker, self._episode, self._note = worker, episode, note
         self._place: int = self.slot - worker.shard.slots.start
         self._over = False
@@ -170,21 +167,6 @@ def inside(worker: Worker) -> Iterator[None]:
         yield
     finally:
         here.context = outside
-
-
-@contextmanager
-def quiet(path: str) -> Iterator[None]:
-    """Descriptors 1 and 2 lead to the file: C libraries print as well."""
-    with ExitStack() as stack, open(path, "ab") as file:
-        for number, stream in ((1, sys.stdout), (2, sys.stderr)):
-            kept = os.dup(number)
-            stack.callback(os.close, kept)
-            stack.callback(os.dup2, kept, number)
-            stack.callback(stream.flush)
-            os.dup2(file.fileno(), number)
-        # Instead of those that forward records to the caller's loggers.
-        logging.basicConfig(stream=sys.stderr, force=True)
-        yield
 
 
 def failing_of(fault: Fault) -> At:

@@ -14,9 +14,7 @@ import inspect
 import os
 import tempfile
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from gymnasium.envs.registration import load_env_creator
@@ -24,48 +22,60 @@ from gymnasium.envs.registration import load_env_creator
 from corral.core import Factory
 from corral.engine.adapters.env_names import make_registered
 from corral.engine.adapters.isolation import edition_of, subject_of
+from corral.engine.adapters.task_delivery import method_of, way_for
 from corral.engine.faults.report import error_for
 from corral.engine.parallel_map import map as run_in_workers
 from corral.engine.worker import serialization
 from corral.errors import Fault
 from corral.tools.doctor.driver import EpisodeDriver
-from corral.tools.doctor.rerun import quiet
+from corral.tools.output_file import last_output, write_output_to
 
+# Bytes of output that a fault shows.
 KEPT_OUTPUT_BYTES = 16 * 1024
-"""Bytes of output that a fault shows."""
+# measure(factory, *arguments) -> something that can be sent home.
 Measure = Callable[..., Any]
-"""measure(factory, *arguments) -> something that can be sent home."""
 
 
 @dataclass(frozen=True, slots=True)
 class EnvCost:
-    """Seconds that the env takes, and what they go into."""
+    """Seconds that the env takes, and what they go into.
+
+    Attributes:
+        slowest: A step that 1 in 100 is slower than.
+        computing: The fraction of a step that needs a core.
+        resetting: The fraction of the time that goes into resets, as episodes end by
+            themselves.
+    """
 
     step: float
     slowest: float
-    """A step that 1 in 100 is slower than."""
     reset: float
     construct: float
     computing: float
-    """The fraction of a step that needs a core."""
     resetting: float
-    """The fraction of the time that goes into resets, as episodes end by themselves."""
 
 
 @dataclass(frozen=True, slots=True)
 class EnvProfile:
-    """What can be seen of an env that was played once."""
+    """What can be seen of an env that was played once.
+
+    Attributes:
+        kind: gymnasium | parallel | aec
+        steps: Moments that a run of it has in the other checks.
+        arguments: What it was made with, as far as that can be seen.
+        task_by: How it is told its tasks.
+        draws_tasks: Whether it has `sample_tasks`.
+    """
 
     subject: str
     edition: str
     kind: str
-    """gymnasium | parallel | aec"""
     steps: int
-    """Moments that a run of it has in the other checks."""
     metadata: dict[str, Any]
     render_mode: str | None
     arguments: dict[str, Any]
-    """What it was made with, as far as that can be seen."""
+    task_by: str
+    draws_tasks: bool
 
 
 def profile_of(driver: EpisodeDriver, steps: int) -> EnvProfile:
@@ -81,6 +91,8 @@ def profile_of(driver: EpisodeDriver, steps: int) -> EnvProfile:
         {str(key): value for key, value in metadata if isinstance(value, plain)},
         getattr(env, "render_mode", None),
         _arguments_of(env),
+        str(way_for(env)),
+        method_of(env, "sample_tasks") is not None,
     )
 
 
@@ -112,26 +124,31 @@ def _parameters_of(made_by: Callable[..., Any]) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class Subject:
-    """One kind of env, and what the checks so far know of it."""
+    """One kind of env, and what the checks so far know of it.
+
+    Attributes:
+        expression: How a program names it.
+        registered: Its id, where it was named by that.
+        tasks: To try, where they were given.
+        seconds: For one question.
+        moments: Resets and steps of a run, where they take little time and memory.
+        shares: Whether several may share a process, as far as is known.
+        draws_globally: Whether what it does depends on global generators.
+    """
 
     name: str
     factory: Factory
     expression: str = "make_env"
-    """How a program names it."""
     import_line: str = ""
     kwargs: dict[str, Any] = field(default_factory=dict)
     registered: str | None = None
-    """Its id, where it was named by that."""
     seed: int = 0
+    tasks: tuple[Any, ...] = ()
     seconds: float = 60.0
-    """For one question."""
     moments: int = 300
-    """Resets and steps of a run, where they take little time and memory."""
     _profile: EnvProfile | None = None
     shares: bool = True
-    """Whether several may share a process, as far as is known."""
     draws_globally: bool = False
-    """Whether what it does depends on global generators."""
     cost: EnvCost | None = None
 
     @property
@@ -199,18 +216,15 @@ def _measured(
 ) -> Any:
     """The body of the worker."""
     output, measure, factory, arguments = task
-    with quiet(output):  # importing the factory's modules may print too
-        return measure(factory.open(), *arguments)
+    write_output_to(output)  # importing the factory's modules may print too
+    return measure(factory.open(), *arguments)
 
 
 def _with_output(answer: Any, path: str) -> Any:
     """A fault with what was printed before it."""
     if not isinstance(answer, Fault):
         return answer
-    output = ""
-    with suppress(OSError):
-        printed = Path(path).read_bytes()[-KEPT_OUTPUT_BYTES:]
-        output = printed.decode(errors="replace")
+    output = last_output(path, KEPT_OUTPUT_BYTES)
     return replace(
         answer, item=None, worker=None, restarts=0, gave_up=False, output=output
     )

@@ -25,10 +25,10 @@ from corral.engine.worker.seeds import episode_seed
 ACTIONS = 1000
 MEAN_LENGTH = 20
 MAX_EPISODE_STEPS = 1_000_000
+# What `reset` of an env returns.
 Started = tuple[Any, dict[str, Any]]
-"""What `reset` of an env returns."""
+# What `step` of an env returns.
 Stepped = tuple[Any, float, bool, bool, dict[str, Any]]
-"""What `step` of an env returns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +68,7 @@ _PLACE = spaces.Tuple(
     (spaces.Discrete(MAX_EPISODE_STEPS), spaces.Box(0, 2**32, (2,), np.float64))
 )
 _NAME = spaces.Text(16, charset="0123456789abcdef")
+# One array; nested ones of several types; one whose text no array can hold.
 FORMS = {
     "plain": Form(
         spaces.Box(0, 2**32, (3,), np.float64),
@@ -85,7 +86,6 @@ FORMS = {
         lambda state, length: {"bytes": _bytes(state), "name": f"{state:016x}"},
     ),
 }
-"""One array; nested ones of several types; one whose text no array can hold."""
 
 
 class KnownEpisode:

@@ -51,6 +51,8 @@ def _hang_in_c() -> None:
         library.sleep(600)
 
 
+# An exception; sys.exit; os._exit(3); SIGKILL; SIGSEGV and abort in C; a hang; a hang
+# in C, with the GIL held.
 WAYS: dict[str, Callable[[], object]] = {
     "raise": _raise,
     "exit": lambda: sys.exit("left on purpose"),
@@ -61,8 +63,6 @@ WAYS: dict[str, Callable[[], object]] = {
     "hang": _hang,
     "hang_in_c": _hang_in_c,
 }
-"""An exception; sys.exit; os._exit(3); SIGKILL; SIGSEGV and abort in C; a hang; a hang
-in C, with the GIL held."""
 MOMENTS = ("construct", "reset", "step", "close")
 
 
@@ -267,6 +267,7 @@ class Noisy(KnownAnswers):
             logging.getLogger("corral.testing.noisy").debug("%s %s", what, self._text)
 
 
+# Spaces that vector environments often get wrong.
 ODD_SPACES: dict[str, spaces.Space[Any]] = {
     "scalar": spaces.Box(-1, 1, (), np.float32),
     "empty": spaces.Box(0, 1, (0, 3), np.float32),
@@ -289,7 +290,6 @@ ODD_SPACES: dict[str, spaces.Space[Any]] = {
     "graph": spaces.Graph(spaces.Box(0, 1, (2,), np.float32), spaces.Discrete(3)),
     "one of": spaces.OneOf((spaces.Discrete(4), spaces.Box(0, 1, (2,), np.float32))),
 }
-"""Spaces that vector environments often get wrong."""
 
 
 class OddSpaces(gymnasium.Env[Any, Any]):

@@ -27,16 +27,16 @@ from corral.errors import Fault
 from corral.tools.testing.answers import FORMS, MEAN_LENGTH, Answer, KnownEpisode
 from corral.tools.testing.values import part_of, same
 
+# Of one episode, that a seed is looked for among.
 MAX_RESTARTS = 40
-"""Of one episode, that a seed is looked for among."""
+# Episodes that may begin and break off again before one is delivered.
 MAX_SKIPPED_EPISODES = 3
-"""Episodes that may begin and break off again before one is delivered."""
 FIGURES = (
     *("reward", "terminated", "truncated", "started", "valid", "seed"),
     *("episode_return", "episode_length"),
 )
+# All that a Step says of one slot.
 Row = dict[str, Any]
-"""All that a Step says of one slot."""
 
 
 @dataclass(slots=True)
@@ -51,26 +51,30 @@ class _Command:
 
 @dataclass(slots=True)
 class _SlotRecord:
-    """What is known of one slot."""
+    """What is known of one slot.
+
+    Attributes:
+        shaken: Whether a fault may have begun its episode again, since the last one
+            started.
+        unsure: How many episodes may have begun without a row.
+        over: Whether the next step is a reset.
+        task: What was assigned for its next episode.
+        again: What an episode was about that was cut short, and is to be begun again.
+        lost: Whether a mistake was made, so that nothing is known any more.
+    """
 
     index: int
     number: int = -1
     restarts: int = 0
     shaken: bool = False
-    """Whether a fault may have begun its episode again, since the last one started."""
     unsure: int = 0
-    """How many episodes may have begun without a row."""
     episode: KnownEpisode | None = None
     obs: Any = None
     over: bool = True
-    """Whether the next step is a reset."""
     task: Any = None
-    """What was assigned for its next episode."""
     again: Any = None
-    """What an episode was about that was cut short, and is to be begun again."""
     command: _Command | None = None
     lost: bool = False
-    """Whether a mistake was made, so that nothing is known any more."""
 
 
 class Wrong(AssertionError):
@@ -88,15 +92,11 @@ class Referee:
     """
 
     def __init__(
-        self,
-        slots: int,
-        root: int,
-        form: str = "plain",
-        mean_length: int = MEAN_LENGTH,
+        self, slots: int, root: int, form: str = "plain", mean_length: int = MEAN_LENGTH
     ) -> None:
         self.mistakes: list[str] = []
+        # By what they were: reset, valid, cut or filler.
         self.rows: Counter[str] = Counter()
-        """By what they were: reset, valid, cut or filler."""
         self.episodes = 0
         self._root, self._form, self._mean_length = root, form, mean_length
         self._slots = [_SlotRecord(index) for index in range(slots)]

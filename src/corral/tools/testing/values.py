@@ -11,8 +11,8 @@ from gymnasium import spaces
 from corral.tools.doctor.differences import difference
 
 Space = spaces.Space[Any]
+# Spaces whose values are one array, of the space's own dtype.
 ARRAYS = (spaces.Box, spaces.Discrete, spaces.MultiBinary, spaces.MultiDiscrete)
-"""Spaces whose values are one array, of the space's own dtype."""
 
 
 def part_of(space: Space, batch: Any, position: int) -> Any:

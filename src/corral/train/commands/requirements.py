@@ -19,9 +19,11 @@ from corral.learners.registry import EXTRAS as LEARNER_EXTRAS
 from corral.train.recipes import EXTRAS
 from corral.train.run.directory import CONFIG_FILE
 
+# What every training imports.
 TRAINING = ("matplotlib", "psutil", "pydantic", "rich", "tensorboard", "torch", "yaml")
-"""What every training imports."""
+# An extra -> the modules that a training with it imports.
 MODULES: Mapping[str, tuple[str, ...]] = {
+    "box_jump": ("Box2D", "pettingzoo"),
     "bullet": ("pybullet", "stable_baselines3"),
     "mujoco": ("mujoco",),
     "multi": ("pettingzoo",),
@@ -31,15 +33,15 @@ MODULES: Mapping[str, tuple[str, ...]] = {
     "upkie": ("pybullet", "stable_baselines3", "upkie"),
     "wandb": ("wandb",),
 }
-"""An extra -> the modules that a training with it imports."""
+# An extra -> the extras that come along with it.
 WITHIN = {
+    "box_jump": {"bench", "multi", "train"},
     "bullet": {"bench", "sb3", "train"},
     "tinyphysics": {"bench", "train"},
     "train": {"bench"},
     "upkie": {"bench", "bullet", "sb3", "train"},
     "wandb": {"bench", "train"},
 }
-"""An extra -> the extras that come along with it."""
 
 
 @dataclass(frozen=True, slots=True)

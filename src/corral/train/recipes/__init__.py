@@ -23,14 +23,14 @@ _summaries = {
     "pendulum": "Pendulum-v1, continuous actions: 100,000 steps",
     **_systems.RECIPES,
 }
+# Name -> summary for `corral list`.
 RECIPES: dict[str, str] = dict(sorted(_summaries.items()))
-"""Name -> summary for `corral list`."""
+# Ids of envs that no package registers -> what makes them.
 ENVS: dict[str, str] = _systems.ENVS
-"""Ids of envs that no package registers -> what makes them."""
+# Name -> module, for recipes with code.
 MODULES: dict[str, str] = _systems.MODULES
-"""Name -> module, for recipes with code."""
+# Name -> extras that its env and learner need beside `train`.
 EXTRAS: dict[str, tuple[str, ...]] = {"ant": ("mujoco",), **_systems.EXTRAS}
-"""Name -> extras that its env and learner need beside `train`."""
 
 
 def defaults_file(name: str) -> Path:

@@ -31,9 +31,15 @@ except ImportError as error:
     raise MissingExtra("configs need pydantic: pip install 'corral[train]'") from error
 
 from corral.learners.ppo import PPOConfig
-from corral.learners.protocol import Learner, Rows, Wants
+from corral.learners.protocol import Rows, Wants
 from corral.learners.registry import learner_class
 
+# Settings that a resumed run may change, since they change no number of the training:
+# where envs and networks are computed, how faults are handled, when the run ends, and
+# how it is evaluated. All others do change numbers: also checkpoint_every, as a
+# checkpoint ends the running episodes, isolate_rng, as it decides which generator an
+# env draws from, and mode and act_in, as sums over fewer rows at once are rounded
+# differently.
 CHANGEABLE = (
     *("backend", "workers", "isolation", "device", "threads"),
     *("on_fault", "max_restarts", "restarts_per_minute", "memory_limit"),
@@ -41,11 +47,6 @@ CHANGEABLE = (
     *("total_steps", "stop_at", "best_metric", "best_is", "video"),
     *("evaluate_every", "evaluate_episodes", "evaluate_length", "final_episodes"),
 )
-"""Settings that a resumed run may change, since they change no number of the training:
-where envs and networks are computed, how faults are handled, when the run ends, and how
-it is evaluated. All others do change numbers: also checkpoint_every, as a checkpoint
-ends the running episodes, isolate_rng, as it decides which generator an env draws from,
-and mode, as sums over fewer rows at once are rounded differently."""
 
 
 class RunConfig(BaseModel):
@@ -69,7 +70,7 @@ class RunConfig(BaseModel):
     env_kwargs: dict[str, Any] = {}
     """keyword arguments for the env"""
     learner: str = "ppo"
-    """ppo, sac, td3 (Corral's), sb3_ppo (Stable-Baselines3's), or module:Class"""
+    """ppo, sac, taac, td3 (Corral's), sb3_ppo (SB3's), or module:Class"""
     num_envs: PositiveInt = 8
     """number of envs that collect, >= 1 (default: 8)"""
     backend: Literal["auto", "serial", "thread", "process"] = "auto"
@@ -78,6 +79,8 @@ class RunConfig(BaseModel):
     """number of threads or processes (default: the usable cores)"""
     isolation: Literal["auto", "slot", "shared"] = "auto"
     """slot: one process per env; auto: only if the env needs it"""
+    repeat: PositiveInt = 1
+    """neighbouring envs that play the same episodes (default: 1)"""
     isolate_rng: bool = False
     """separate global random generators for each env"""
     on_fault: Literal["raise", "restart"] = "raise"
@@ -104,6 +107,8 @@ class RunConfig(BaseModel):
     """number of torch threads; more help only large networks (default: 1)"""
     mode: Literal["sync", "two_groups"] = "sync"
     """two_groups: the policy acts for one half while the other steps"""
+    act_in: Literal["caller", "workers", "auto"] = "caller"
+    """workers: copies of the policy act beside the envs; auto: by measurement"""
     normalise_obs: bool = False
     """scaling of observations by running mean and variance"""
     normalise_reward: bool = False
@@ -147,22 +152,21 @@ class Config(RunConfig):
     """settings of the learner"""
 
 
-# The learner's group ------------------------------------------------------------------
-
-
-def with_group(base: type[RunConfig], learner: type[Learner]) -> type[RunConfig]:
-    """Return a config class that has the learner's group of settings as well."""
-    return _with_group(base, learner.group, learner.Config)
+# Groups -------------------------------------------------------------------------------
 
 
 @cache
-def _with_group(
-    base: type[RunConfig], name: str, settings: type[BaseModel]
+def with_group(
+    base: type[RunConfig],
+    name: str,
+    settings: type[BaseModel],
+    description: str = "settings of the learner",
 ) -> type[RunConfig]:
+    """Return a config class that has another group of settings as well."""
     known = Config.model_fields.get(name)
     if base is RunConfig and known is not None and known.annotation is settings:
         return Config  # the same, known to type checkers
-    field = Field(default_factory=settings, description="settings of the learner")
+    field = Field(default_factory=settings, description=description)
     groups: dict[str, Any] = {name: (settings, field)}
     return create_model(base.__name__, __base__=base, __doc__=base.__doc__, **groups)
 

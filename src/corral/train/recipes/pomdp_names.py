@@ -21,8 +21,8 @@ from corral.engine.adapters.env_names import resolve_env
 from corral.errors import OptionError
 from corral.train.recipes import ENVS
 
+# Groups of their files.
 GROUPS = ("env", "train", "eval", "policy")
-"""Groups of their files."""
 LEARNERS = {"sac": "sac", "td3": "td3", "sacd": "sac"}
 ARCHITECTURES = {
     "mlp": {"architecture": "markov"},
@@ -50,6 +50,7 @@ def _same(value: Any) -> Any:
     return value
 
 
+# Their key -> ours, and how its value changes.
 SETTINGS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "env_name": ("env", _same),
     "num_parallel_workers": ("num_envs", _same),
@@ -61,7 +62,7 @@ SETTINGS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "save_interval": ("checkpoint_every", _positive),
     "cuda": ("device", lambda number: "cpu" if number < 0 else f"cuda:{number}"),
 }
-"""Their key -> ours, and how its value changes."""
+# The same for settings of the learner.
 LEARNER_SETTINGS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "num_rollouts_per_iter": ("episodes", _same),
     "num_init_rollouts_pool": ("random_episodes", _same),
@@ -83,19 +84,18 @@ LEARNER_SETTINGS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "alpha_lr": ("alpha_lr", _same),
     "target_entropy": ("target_entropy", _same),
 }
-"""The same for settings of the learner."""
 OTHERS = (
     *("env_type", "algo_name", "seq_model", "num_iters", "sac", "td3", "sacd"),
     *("entropy_alpha", "automatic_entropy_tuning"),
 )
+# Keys that change nothing here.
 IGNORED = (
     *("num_tasks", "separate", "policy_layers", "sample_weight_baseline"),
     *("eval_stochastic", "log_tensorboard"),
 )
-"""Keys that change nothing here."""
 KNOWN = (*SETTINGS, *LEARNER_SETTINGS, *OTHERS, *IGNORED)
+# Keys that do not show by themselves that a file is theirs.
 AMBIGUOUS = ("batch_size", "lr", "gamma", "tau", "oracle", "sac", "td3")
-"""Keys that do not show by themselves that a file is theirs."""
 
 
 def is_theirs(values: Mapping[str, Any]) -> bool:

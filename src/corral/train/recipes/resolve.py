@@ -14,21 +14,20 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from corral.errors import MissingExtra, OptionError
+from corral.errors import OptionError, requires
 from corral.learners.registry import learner_class
 from corral.train.recipes import MODULES, RECIPES, defaults_file
 from corral.train.recipes import trials as trial_settings
 from corral.train.recipes.config import RunConfig, with_group
 from corral.train.recipes.pomdp_names import translated
 
-try:
+with requires("configs need pyyaml: pip install 'corral[train]'"):
     import yaml
     from pydantic import BaseModel, ValidationError
-except ImportError as error:
-    raise MissingExtra("configs need pyyaml: pip install 'corral[train]'") from error
 
 CHECKPOINTS_PER_RUN = 10
 MAX_NAME_CHARACTERS = 200
+# Names of other libraries, and US spellings, that are accepted for a setting.
 ALIASES = {
     "activation_fn": "activation",
     "env_id": "env",
@@ -42,7 +41,6 @@ ALIASES = {
     "normalize_reward": "normalise_reward",
     "total_timesteps": "total_steps",
 }
-"""Names of other libraries, and US spellings, that are accepted for a setting."""
 
 
 def resolve(source: str, settings: Mapping[str, Any]) -> Any:
@@ -96,7 +94,8 @@ def kind_of(
     chosen = learner or own.get("learner", plain)
     if trials or trial_settings.GROUP in own:
         base = trial_settings.with_trials(base)
-    return with_group(base, learner_class(str(chosen)))
+    found = learner_class(str(chosen))
+    return with_group(base, found.group, found.Config)
 
 
 def complete(config: RunConfig) -> RunConfig:

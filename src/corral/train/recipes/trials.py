@@ -10,21 +10,12 @@ trials:                           or `trials: 2`
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
 from typing import Any
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    NonNegativeInt,
-    PositiveFloat,
-    PositiveInt,
-    create_model,
-)
+from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveFloat, PositiveInt
 
 from corral.engine.adapters.trials import Convention
-from corral.train.recipes.config import RunConfig
+from corral.train.recipes.config import RunConfig, with_group
 
 GROUP = "trials"
 
@@ -54,6 +45,9 @@ class TrialSettings(BaseModel):
     memory see them anyway (default: false)"""
     convention: Convention = "corral"
     """varibad acts once on the last observation of inner episodes (default: corral)"""
+    task_by: str | None = None
+    """how the env is told its task: a method of it, reset, options, or module:function
+    of (env, task) (default: the first way that it has)"""
     map: tuple[NonNegativeInt, NonNegativeInt] | None = None
     """numbers of an observation that are x and y: the report then shows paths on a map
     (default: none)"""
@@ -61,12 +55,9 @@ class TrialSettings(BaseModel):
     """radius of the tasks' goals on that map (default: none)"""
 
 
-@cache
 def with_trials(base: type[RunConfig]) -> type[RunConfig]:
     """Return a config class that has this group as well."""
-    field = Field(default_factory=TrialSettings, description="trials and their tasks")
-    groups: dict[str, Any] = {GROUP: (TrialSettings, field)}
-    return create_model(base.__name__, __base__=base, __doc__=base.__doc__, **groups)
+    return with_group(base, GROUP, TrialSettings, "trials and their tasks")
 
 
 def trials_of(config: RunConfig) -> TrialSettings | None:

@@ -15,27 +15,26 @@ from typing import Any
 
 import numpy as np
 
-from corral.errors import MissingExtra
+from corral.errors import requires
 
-try:
+with requires(
+    "a report with pictures needs matplotlib: pip install 'corral[bench]', or "
+    "'corral[train]' to train"
+):
     import matplotlib
     from matplotlib.figure import Figure
     from matplotlib.patches import Circle, Patch
     from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
-except ImportError as error:
-    raise MissingExtra(
-        "a report with pictures needs matplotlib: pip install 'corral[bench]', or "
-        "'corral[train]' to train"
-    ) from error
 
+# Stands for the page's text colour in every picture.
 INK = "#012345"
-"""Stands for the page's text colour in every picture."""
+# Inches of a picture, unless asked otherwise: a page's whole width. See `Page`.
 CHART_INCHES = 8.4
-"""Inches of a picture, unless asked otherwise: a page's whole width. See `Page`."""
+# Along the axis of a wide picture, at most.
 MAX_TICKS = 10
-"""Along the axis of a wide picture, at most."""
+# Inches that one bar takes.
 BAR_INCHES = 0.27
-"""Inches that one bar takes."""
+# Readable on white and on black.
 COLORS = {
     "blue": "#4a9ede",
     "green": "#1fa37a",
@@ -46,7 +45,6 @@ COLORS = {
     "red": "#d2504f",
     "cyan": "#2fb3c6",
 }
-"""Readable on white and on black."""
 
 _SETTINGS = {
     "svg.fonttype": "none",
@@ -83,16 +81,19 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class StackedBar:
-    """A bar of one part, or of several that are stacked."""
+    """A bar of one part, or of several that are stacked.
+
+    Attributes:
+        text: Written at its end.
+    """
 
     name: str
     parts: Mapping[str, float]
     text: str = ""
-    """Written at its end."""
 
 
+# Bars that belong together, under their title.
 Panels = Mapping[str, Sequence[StackedBar]]
-"""Bars that belong together, under their title."""
 
 
 @_styled

@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 from pathlib import Path
 
+# Inches of a picture: of a page's whole width, and of half of it or of a telephone's.
+# Letters are as large in both, so neither is shrunk beyond reading.
 WIDE_INCHES, NARROW_INCHES = 8.4, 4.2
-"""Inches of a picture: of a page's whole width, and of half of it or of a telephone's.
-Letters are as large in both, so neither is shrunk beyond reading."""
+# Draws SVG; its keyword argument `width` is in inches.
 Draw = Callable[..., str]
-"""Draws SVG; its keyword argument `width` is in inches."""
 
 STYLE = Path(__file__).with_suffix(".css").read_text(encoding="utf-8")
 

@@ -17,10 +17,10 @@ from corral.rollouts.evaluation import Evaluation
 from corral.train.recipes.trials import TrialSettings, trials_of
 from corral.train.run.parts import Parts
 
+# Trials that measure what standing still returns.
 MAX_STILL = 20
-"""Trials that measure what standing still returns."""
+# Trials on the map.
 PATHS = 6
-"""Trials on the map."""
 
 
 class StandStill:

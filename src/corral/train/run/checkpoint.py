@@ -24,39 +24,47 @@ from corral.engine.tree import mapped
 from corral.errors import CheckpointError
 from corral.train.run.directory import find, replacing
 
+# Goes up when a key changes its meaning or goes away.
 FORMAT = 1
-"""Goes up when a key changes its meaning or goes away."""
 ARRAY = "__ndarray__"
 
 
 class Progress(BaseModel):
-    """How far a run has come."""
+    """How far a run has come.
+
+    Attributes:
+        update: Updates done.
+        steps: Env steps done.
+        seconds: Seconds of training until this program started or the checkpoint was
+            saved.
+        best: The best value of the config's best_metric.
+        results: The latest evaluation.
+    """
 
     model_config = ConfigDict(strict=True)
 
     update: int
-    """Updates done."""
     steps: int
-    """Env steps done."""
     seconds: float
-    """Seconds of training until this program started or the checkpoint was saved."""
     best: float | None
-    """The best value of the config's best_metric."""
     results: dict[str, Any]
-    """The latest evaluation."""
 
 
 class Checkpoint(Progress):
-    """The state of a run between two updates, with no episode running."""
+    """The state of a run between two updates, with no episode running.
+
+    Attributes:
+        learner: Weights, optimiser, schedules, generators.
+        replay: Names of files with the rows of the learner's replay; see
+            `replay_files`.
+    """
 
     env: str
     observation_space: str
     action_space: str
     learner: dict[str, Any]
-    """Weights, optimiser, schedules, generators."""
     normalisers: dict[str, Any]
     replay: list[str] = []
-    """Names of files with the rows of the learner's replay; see `replay_files`."""
 
     def save(self, path: Path) -> None:
         """Write the file; the one that was there stays until this one is whole."""

@@ -28,6 +28,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
+from corral.engine import whole_file
 from corral.errors import OptionError, WriteFailed
 
 try:
@@ -37,10 +38,10 @@ except ImportError:  # Windows: no lock
 
 RUNS_FOLDER = Path("runs")
 CONFIG_FILE = "config.yaml"
+# Latest episodes of episodes.jsonl that a mean is taken over.
 RECENT_EPISODES = 100
-"""Latest episodes of episodes.jsonl that a mean is taken over."""
+# Folders of a run, in which no other run is looked for.
 RUN_FOLDERS = ("checkpoints", "tensorboard", "videos", "wandb")
-"""Folders of a run, in which no other run is looked for."""
 
 
 class RunDirectory:
@@ -59,13 +60,13 @@ class RunDirectory:
         self.tensorboard = path / "tensorboard"
         self.videos = path / "videos"
         self.checkpoints = path / "checkpoints"
+        # Rows of the learner's replay, if it has one.
         self.replay = self.checkpoints / "replay"
-        """Rows of the learner's replay, if it has one."""
+        # Where the run continues, equal to one that was never interrupted.
         self.last = self.checkpoints / "last.pt"
-        """Where the run continues, equal to one that was never interrupted."""
         self.best = self.checkpoints / "best.pt"
+        # Where Ctrl-C stopped it.
         self.interrupted = self.checkpoints / "interrupted.pt"
-        """Where Ctrl-C stopped it."""
 
     def written(self) -> tuple[Path, ...]:
         """Return every path that a run writes to."""
@@ -231,8 +232,8 @@ def state_of(directory: RunDirectory) -> str:
 # JSON. With it `corral list` finds what `--out` or another working directory put
 # elsewhere.
 
+# The environment variable that names another file.
 RUNS_FILE_VARIABLE = "CORRAL_RUNS"
-"""The environment variable that names another file."""
 
 
 def register_path() -> Path:
@@ -276,28 +277,19 @@ def _registered_paths() -> list[Path]:
     return [Path(place) for place in places if isinstance(place, str)]
 
 
-# Files that are whole or not there ---------------------------------------------------
-# Until the new file is complete and on the disk, the old one stays as it is; a disk
-# that fills up, or a kill, costs the new one alone.
+# Files of a run -----------------------------------------------------------------------
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
     """Write a file that takes the place of `path` when it is whole."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with open(draft, "wb") as file:
+        with whole_file.replacing(path) as file:
             yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(draft, path)
-        _sync_folder(path.parent)
     except OSError as error:
         raise WriteFailed(
             f"{path} cannot be written: {error.strerror or error}"
         ) from error
-    finally:
-        draft.unlink(missing_ok=True)  # it is gone already if all went well
 
 
 def write_text(path: Path, text: str) -> None:
@@ -311,12 +303,3 @@ def remove_drafts(folder: Path) -> None:
     for draft in folder.glob(".*.*"):
         if draft.name.rpartition(".")[2].isdecimal():
             draft.unlink(missing_ok=True)
-
-
-def _sync_folder(folder: Path) -> None:
-    """So that the new name outlives a power cut as well."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

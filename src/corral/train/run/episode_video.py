@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from corral.core import Decision, Factory, Generators, Step
 from corral.engine.executors.process import kill_workers_of
 from corral.engine.pool import Pool, PoolOptions
@@ -36,14 +38,20 @@ from corral.train.sinks.video import (
 
 @dataclass(frozen=True, slots=True)
 class VideoScene:
-    """All that a video needs."""
+    """All that a video needs.
+
+    Attributes:
+        tasks: The task of the episode, where there is one: the first of the final
+            evaluation.
+        length: Steps after which the episode is cut.
+    """
 
     factory: Factory
     policy: Any
     obs_norm: ObsNorm | None
     seed: int
+    tasks: list[Any] | None
     length: int
-    """Steps after which the episode is cut."""
 
     @classmethod
     def of(cls, parts: Parts, seed: int) -> VideoScene:
@@ -56,8 +64,16 @@ class VideoScene:
             policy=parts.learner.policy.frozen(),
             obs_norm=copy.deepcopy(parts.obs_norm),
             seed=seed,
+            tasks=parts.tasks("test", 1),
             length=parts.config.evaluate_length,
         )
+
+    @property
+    def task_text(self) -> str:
+        """The task as a caption shows it; "" for none."""
+        if self.tasks is None:
+            return ""
+        return np.array2string(np.asarray(self.tasks[0]), precision=3)
 
     def record(self) -> bytes:
         """The GIF; the env has a process of its own, as drivers may take it down."""
@@ -70,6 +86,7 @@ class VideoScene:
                 pool,
                 episodes=1,
                 seed=self.seed,
+                tasks=self.tasks,
                 max_length=self.length,
                 obs_norm=self.obs_norm,
             )
@@ -96,8 +113,9 @@ class RecordingPolicy:
         return decision
 
     def initial_carry(self, rows: int) -> Any:
-        """As the other policy's."""
-        return self._policy.initial_carry(rows)
+        """As the other policy's, if it has one."""
+        initial = getattr(self._policy, "initial_carry", None)
+        return None if initial is None else initial(rows)
 
 
 def renders(parts: Parts) -> bool:
@@ -117,11 +135,11 @@ def renders(parts: Parts) -> bool:
     return False
 
 
+# Seconds between two looks at whether a video that was given up has ended.
 ABORT_CHECK_SECONDS = 0.02
-"""Seconds between two looks at whether a video that was given up has ended."""
 
+# Seconds of a wait for a video.
 VIDEO_WAIT_SECONDS = 0.2
-"""Seconds of a wait for a video."""
 
 
 class BackgroundVideo:
@@ -138,8 +156,8 @@ class BackgroundVideo:
     """
 
     def __init__(self) -> None:
+        # Why a video failed, the first time.
         self.trouble: str | None = None
-        """Why a video failed, the first time."""
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="corral-video")
         self._videos: list[Future[None]] = []
         self._thread: threading.Thread | None = None

@@ -18,9 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from corral.engine.faults.advice import (
-    helped_by_restarts,
-)
+from corral.engine.faults.advice import helped_by_restarts
 from corral.engine.faults.code_location import location_of_error
 from corral.engine.faults.report import message_for
 from corral.errors import (
@@ -35,11 +33,11 @@ from corral.learners.registry import learner_class
 from corral.train.recipes.config import RunConfig, learner_settings
 from corral.train.run.directory import RunDirectory, write_text
 
+# Factor by which a limit that was reached is raised in the advice.
 LIMIT_FACTOR = 10
-"""Factor by which a limit that was reached is raised in the advice."""
 
+# Settings to change when the run continues; what to do before, "" for nothing.
 Remedy = tuple[dict[str, Any], str]
-"""Settings to change when the run continues; what to do before, "" for nothing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,8 @@ from corral.train.run.outputs import line_of
 from corral.train.run.parts import Parts, build_run, setup_for
 from corral.train.run.start import changed, in_the_users_words, load_moment
 
+# Those to take if the asked one is missing, in this order.
 CHECKPOINTS = ("best", "last", "interrupted")
-"""Those to take if the asked one is missing, in this order."""
 
 
 class LoadedRun:
@@ -55,6 +55,7 @@ class LoadedRun:
         sizes = {
             "num_envs": num_envs or config.num_envs,
             "workers": workers or config.workers,
+            "repeat": 1,  # evaluations have no groups, so any number of envs will do
         }
         self.config: RunConfig = config.model_copy(update=sizes)
         moment = Checkpoint.load(self.path)

@@ -18,19 +18,17 @@ from typing import Any
 from corral.engine.executors.assign import usable_cores
 from corral.engine.faults.process_usage import memory_of, run_delay
 from corral.engine.worker import compiled
-from corral.errors import MissingExtra
+from corral.errors import requires
 
-try:
+with requires(
+    "measuring memory and CPU needs psutil: pip install 'corral[bench]', or "
+    "'corral[train]' to train"
+):
     import psutil
-except ImportError as error:
-    raise MissingExtra(
-        "measuring memory and CPU needs psutil: pip install 'corral[bench]', or "
-        "'corral[train]' to train"
-    ) from error
 
 ALWAYS_LISTED = ("corral", "gymnasium", "numpy")
+# Names under which peers are installed, where they differ from ours for them.
 DISTRIBUTIONS = {"sb3": "stable-baselines3"}
-"""Names under which peers are installed, where they differ from ours for them."""
 
 
 def facts() -> dict[str, Any]:

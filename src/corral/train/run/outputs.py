@@ -23,8 +23,8 @@ from corral.train.sinks import Sink, jsonl
 from corral.train.sinks.console import ConsoleSink
 from corral.train.sinks.tensorboard import TensorboardSink
 
+# Characters of an error's text that a line keeps.
 MAX_ERROR_CHARACTERS = 200
-"""Characters of an error's text that a line keeps."""
 
 
 class Outputs:
@@ -54,8 +54,8 @@ class Outputs:
         self._sinks: list[Sink] = [TensorboardSink(directory.tensorboard), console]
         if wandb:
             self._sinks.insert(0, _wandb(directory, config))
+        # Messages that are shown only once, and were.
         self._told: set[str] = set()
-        """Messages that are shown only once, and were."""
 
     def write(self, metrics: Mapping[str, float], step: int) -> None:
         """Write metrics of one moment."""

@@ -20,38 +20,43 @@ from corral.core import EnvSpec, Factory
 from corral.engine.adapters.env_names import resolve_env
 from corral.engine.pool import Pool, PoolOptions
 from corral.engine.worker.seeds import EvaluationSeed, episode_seed
-from corral.errors import MissingExtra, OptionError
+from corral.errors import OptionError, requires
 from corral.learners.episode_batch import EpisodeGatherer
 from corral.learners.protocol import Gatherer, Learner, LearnerSetup, Rows
 from corral.learners.registry import learner_class
 from corral.rollouts.collector import Collector
-from corral.rollouts.evaluation import (
-    SUCCESS_KEYS,
-    Evaluation,
-    evaluate,
-    success_of,
-)
+from corral.rollouts.evaluation import SUCCESS_KEYS, Evaluation, evaluate, success_of
 from corral.rollouts.normalise import ObsNorm, RewardNorm
 from corral.rollouts.rollout import EpisodeSummary
 from corral.train.recipes.config import RunConfig, learner_settings, wants_of
 from corral.train.recipes.resolve import recipe_module
 from corral.train.recipes.trials import trials_of
+from corral.train.run.acting import (
+    acting_policy,
+    check_own_collector,
+    place_of_acting,
+)
 from corral.train.run.checkpoint import Checkpoint
+from corral.train.run.team_envs import TeamFactory
 from corral.train.run.trial_envs import RunTasks, TrialFactory, returns_by_episode
 
-try:
+with requires("training needs torch: pip install 'corral[train]'"):
     import torch
-except ImportError as error:
-    raise MissingExtra("training needs torch: pip install 'corral[train]'") from error
 
 
+# How many episodes of an evaluation were, if any were.
 CUT_KEY, FAILED_KEY = "cut", "failed"
-"""How many episodes of an evaluation were, if any were."""
 
 
 @dataclass(slots=True)
 class Parts:
-    """What a run is made of; close it when done. Recipes may add to it."""
+    """What a run is made of; close it when done. Recipes may add to it.
+
+    Attributes:
+        evaluation_pool: The envs of evaluations, once they are needed.
+        watch: Called with that pool when it is opened.
+        act_in: Where the policy acts: "caller" or "workers".
+    """
 
     config: RunConfig
     pool: Pool
@@ -60,9 +65,8 @@ class Parts:
     obs_norm: ObsNorm | None = None
     reward_norm: RewardNorm | None = None
     evaluation_pool: Pool | None = None
-    """The envs of evaluations, once they are needed."""
     watch: Callable[[Pool], None] | None = None
-    """Called with that pool when it is opened."""
+    act_in: str = "caller"
 
     def validate(self) -> dict[str, float]:
         """The metrics of an evaluation while training."""
@@ -102,6 +106,7 @@ class Parts:
             tasks=self.tasks(purpose, count),
             max_length=self.config.evaluate_length,
             obs_norm=self.obs_norm,
+            act_in=self.act_in,
         )
 
     def seed(self, purpose: EvaluationSeed) -> int:
@@ -140,6 +145,10 @@ class Parts:
     def warm_up(self, say: Callable[[str], object]) -> None:
         """Do what comes before the first update of a new run."""
 
+    def remark(self) -> str:
+        """Return what else there is to say at the start of a run; "" for nothing."""
+        return ""
+
     def tasks(self, purpose: str, count: int) -> list[Any] | None:
         """Return the tasks of "validation" or "test" episodes; None for no tasks."""
         tasks = self.pool.sample_task
@@ -159,18 +168,20 @@ def build_run(config: RunConfig) -> Parts:
     return maker(config)
 
 
+# Settings of a run that are options of its pools.
 POOL_SETTINGS = (
-    *("seed", "isolation", "isolate_rng", "on_fault", "max_restarts"),
+    *("seed", "isolation", "isolate_rng", "repeat", "on_fault", "max_restarts"),
     *("restarts_per_minute", "memory_limit"),
     *("start_timeout", "step_timeout", "reset_timeout"),
 )
-"""Settings of a run that are options of its pools."""
 
 
 def env_factory(config: RunConfig, **more: Any) -> Factory:
     """Return what makes one env of the config."""
     kwargs = {**config.env_kwargs, **more}
     factory = resolve_env(config.env, kwargs, syntax="yaml").factory
+    if learner_class(config.learner).trains_teams:
+        return TeamFactory(factory, config.learner)
     trials = trials_of(config)
     return factory if trials is None else TrialFactory(factory, trials)
 
@@ -244,23 +255,27 @@ def _around(
     learner = learner_class(config.learner).make(setup, **options)
     own = learner.collector()
     if own is not None:
+        check_own_collector(config)
         return Parts(config, pool, learner, own)
+    policy = acting_policy(config, learner.policy)
+    act_in = place_of_acting(config, pool, policy)
     wants = wants_of(config)
     if not isinstance(wants, Rows):
         _check_for_episodes(config)
-        episodes = EpisodeGatherer(pool, learner.policy, wants)
-        return Parts(config, pool, learner, episodes)
+        episodes = EpisodeGatherer(pool, policy, wants, act_in)
+        return Parts(config, pool, learner, episodes, act_in=act_in)
     space = pool.spec.observation_space
     obs_norm = ObsNorm(space) if config.normalise_obs else None
     reward_norm = RewardNorm(learner.gamma) if config.normalise_reward else None
     rows = Collector(
         pool,
-        learner.policy,
+        policy,
         mode=config.mode,
         obs_norm=obs_norm,
         reward_norm=reward_norm,
+        act_in=act_in,
     )
-    return Parts(config, pool, learner, rows, obs_norm, reward_norm)
+    return Parts(config, pool, learner, rows, obs_norm, reward_norm, act_in=act_in)
 
 
 def _check_for_episodes(config: RunConfig) -> None:
@@ -290,8 +305,8 @@ def device_for(name: str) -> str:
 
 # Metrics of episodes -----------------------------------------------------------------
 
+# Metrics that there are once an episode has ended.
 EPISODE_METRICS = ("episode/return", "episode/length")
-"""Metrics that there are once an episode has ended."""
 
 
 def is_better(
@@ -322,8 +337,8 @@ def is_enough(config: RunConfig, best: float | None) -> bool:
     return best >= target if config.best_is == "max" else best <= target
 
 
+# Before the name of an info's entry.
 INFO_PREFIX = "info/"
-"""Before the name of an info's entry."""
 MEASURED_KEYS = ("return", "length")
 
 

@@ -29,19 +29,23 @@ from corral.rollouts.replay import Replay
 from corral.train.run.directory import replacing, write_text
 
 Rows = NDArray[np.float32]
+# Of one file, so that a copy of them takes little memory.
 MAX_ROWS = 1 << 18
-"""Of one file, so that a copy of them takes little memory."""
 _NAME = re.compile(r"(\d{12})-(\d{12})-[0-9a-f]{8}\.npy")
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A file with some rows."""
+    """A file with some rows.
+
+    Attributes:
+        last: The row after its last one; rows are counted from the beginning of the
+            run.
+    """
 
     name: str
     first: int
     last: int
-    """The row after its last one; rows are counted from the beginning of the run."""
 
     @classmethod
     def of(cls, first: int, rows: Rows) -> Segment:
@@ -70,8 +74,8 @@ class ReplayFiles:
     def __init__(self, folder: Path, replay: Replay | None) -> None:
         self._folder = folder
         self._replay = replay
+        # Files with the rows of the replay, in their order.
         self._segments: list[Segment] = []
-        """Files with the rows of the replay, in their order."""
 
     # Writing --------------------------------------------------------------------------
 

@@ -22,10 +22,11 @@ from corral.train.run.time_split import TIME_PARTS
 from corral.train.sinks import jsonl
 
 PERCENT = 100.0
+# Of a line, at most.
 MAX_POINTS = 200
-"""Of a line, at most."""
+# Pictures of infos, at most.
 MAX_INFO_CHARTS = 12
-"""Pictures of infos, at most."""
+# Part of the time -> its colour, and what it is.
 TIME_CHARTS = {
     "env": (COLORS["green"], "steps and resets of the envs, divided by the workers"),
     "policy": (COLORS["purple"], "choosing actions and storing rows"),
@@ -35,7 +36,6 @@ TIME_CHARTS = {
     "evaluating": (COLORS["gold"], "evaluation episodes"),
     "saving": (COLORS["cyan"], "checkpoints, metrics, copies of the policy for videos"),
 }
-"""Part of the time -> its colour, and what it is."""
 
 Lines = Sequence[Mapping[str, Any]]
 Points = list[tuple[float, float]]
@@ -55,7 +55,7 @@ def page(directory: RunDirectory) -> str:
     _add_learner(built, metrics, about.get("charts") or {})
     _add_time(built, metrics, about)
     _add_use(built, metrics)
-    _add_video(built, directory)
+    _add_video(built, directory, about)
     _add_facts(built, directory, about)
     return built.render()
 
@@ -228,14 +228,17 @@ def _mean(points: Sequence[tuple[float, float]]) -> float:
 # The rest -----------------------------------------------------------------------------
 
 
-def _add_video(built: Page, directory: RunDirectory) -> None:
+def _add_video(built: Page, directory: RunDirectory, about: Mapping[str, Any]) -> None:
     best = directory.videos / "best.gif"
     videos = [best] if best.exists() else sorted(directory.videos.glob("*.gif"))
     for video in videos[-1:]:
         built.heading("Video")
         data = base64.b64encode(video.read_bytes()).decode()
         picture = f'<img alt="one episode" src="data:image/gif;base64,{data}">'
-        built.figure(picture, f"One episode, deterministic actions: {video.name}")
+        known = about.get("video_task")
+        task = f" of task {known}" if known else ""
+        caption = f"One episode{task}, deterministic actions: {video.name}"
+        built.figure(picture, caption)
 
 
 def _add_facts(built: Page, directory: RunDirectory, about: Mapping[str, Any]) -> None:

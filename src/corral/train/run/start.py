@@ -174,6 +174,8 @@ def _outputs(
     console = ConsoleSink(steps or config.total_steps)
     sinks = Outputs(directory, config, console, wandb, command, not unsigned)
     console.say(f"{_title(config)}; {_where(parts)}", "bold")
+    if remark := parts.remark():
+        console.say(remark)
     console.say(line)
     replay = replay_of(parts.learner)
     if replay is not None:
@@ -224,12 +226,12 @@ def changed(
     return new
 
 
+# Why a resumed run cannot change a setting, where that is special.
 REASONS = {
     "name": "it is the name of its folder, which can be moved instead",
     "checkpoint_every": "a checkpoint ends the running episodes, so the numbers of its "
     "training depend on it",
 }
-"""Why a resumed run cannot change a setting, where that is special."""
 
 
 def _flat(values: Mapping[str, Any], group: str = "") -> Iterator[tuple[str, Any]]:
@@ -324,9 +326,11 @@ def _where(parts: Parts) -> str:
     if layout.backend == "serial":
         return f"{envs} envs in this process"
     plural = {"process": "es", "thread": "s"}[layout.backend]
+    chosen = "the policy acts in the workers" if parts.act_in == "workers" else ""
+    acting = layout.acting or chosen
     return (
         f"{envs} envs in {layout.workers} {layout.backend}"
-        f"{plural if layout.workers > 1 else ''}"
+        f"{plural if layout.workers > 1 else ''}{f'; {acting}' if acting else ''}"
     )
 
 

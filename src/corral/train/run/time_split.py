@@ -31,12 +31,13 @@ SAMPLE_SECONDS = 1.0
 class TimeSplit:
     """Counts seconds from its making on."""
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: Pool, act_in: str = "caller") -> None:
         self._pool = pool
+        self._act_in = act_in
         self._began = perf_counter()
         self._stats = self._first = pool.stats()
+        # Seconds of what the run itself measures.
         self.own = dict.fromkeys(("learning", "evaluating", "saving"), 0.0)
-        """Seconds of what the run itself measures."""
         self._then = dict(self.own)
         self._cpu = cpu_seconds()
         self._steps = 0
@@ -65,7 +66,7 @@ class TimeSplit:
             return {}
         stats, cpu = self._pool.stats(), cpu_seconds()
         own = {part: self.own[part] - self._then[part] for part in self.own}
-        split = split_of(stats.since(self._stats), own)
+        split = split_of(stats.since(self._stats), own, self._act_in)
         training = max(seconds - own["evaluating"] - own["saving"], 1e-9)
         metrics = {
             "speed/steps_per_second": (steps - self._steps) / training,
@@ -79,15 +80,17 @@ class TimeSplit:
 
     def split(self) -> dict[str, float]:
         """Where all of the time went; fractions that add up to 1."""
-        return split_of(self._pool.stats().since(self._first), self.own)
+        return split_of(self._pool.stats().since(self._first), self.own, self._act_in)
 
 
-def split_of(stats: Stats, own: dict[str, float]) -> dict[str, float]:
+def split_of(
+    stats: Stats, own: dict[str, float], act_in: str = "caller"
+) -> dict[str, float]:
     """Fractions of the time by part.
 
     What the caller did while no command was pending is the policy's, but for what it
     counted itself. Of its waiting, what the workers were busy with is the envs', or
-    copying; the rest is waiting.
+    copying, or the policy's, if that acts there; the rest is waiting.
     """
     seconds, workers = max(stats.seconds, 1e-9), len(stats.workers)
     policy = max(0.0, stats.policy - sum(own.values()))
@@ -96,12 +99,15 @@ def split_of(stats: Stats, own: dict[str, float]) -> dict[str, float]:
     left = max(0.0, seconds - policy - sum(own.values()))
     env = min(stepping, left)
     waiting = min(max(0.0, stats.waiting - busy), left - env)
+    copying = left - env - waiting
+    if act_in == "workers":
+        policy, copying = policy + copying, 0.0
     parts = {
         **own,
         "policy": policy,
         "env": env,
         "waiting": waiting,
-        "copying": left - env - waiting,
+        "copying": copying,
     }
     return {part: parts[part] / seconds for part in TIME_PARTS}
 

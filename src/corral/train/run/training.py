@@ -68,25 +68,25 @@ class Training:
         self._lock = lock
         self.replay_files = ReplayFiles(directory.replay, replay_of(parts.learner))
         self.background_video = BackgroundVideo()
+        # Rows about the latest episodes, whose means are shown and written.
         self.recent: deque[Mapping[str, Any]] = deque(maxlen=RECENT_EPISODES)
-        """Rows about the latest episodes, whose means are shown and written."""
+        # Restarts of envs and workers, and those of them that ended a process.
         self._restarts = self._lost_processes = 0
-        """Restarts of envs and workers, and those of them that ended a process."""
+        # Restarts before the latest update.
         self._restarts_before = 0
-        """Restarts before the latest update."""
         self._signals = StopSignals()
-        self._time_split = TimeSplit(parts.pool)
+        self._time_split = TimeSplit(parts.pool, parts.act_in)
+        # Steps when this program began, and before the latest update.
         self._began_at = self._steps_before = progress.steps
-        """Steps when this program began, and before the latest update."""
         self._latest: dict[str, float] = {}
+        # The latest update after which this program has evaluated.
         self._evaluated: int | None = None
-        """The latest update after which this program has evaluated."""
         rows = isinstance(wants_of(parts.config), Rows)
+        # Slots whose episodes a checkpoint truncates.
         self._slots = frozenset(range(parts.pool.num_envs) if rows else ())
-        """Slots whose episodes a checkpoint truncates."""
         begun = not progress.update  # else some of the way is behind it already
+        # Slots in which no episode has ended since the last checkpoint.
         self._unended = set(self._slots) if begun else set()
-        """Slots in which no episode has ended since the last checkpoint."""
         parts.watch = self._watch
         self._watch(parts.pool)
 
@@ -292,6 +292,8 @@ class Training:
         try:
             scene = VideoScene.of(self.parts, self.parts.seed(EvaluationSeed.VIDEO))
             self.directory.videos.mkdir(exist_ok=True)
+            if scene.tasks is not None:
+                self.directory.update_about(video_task=scene.task_text)
             self.background_video.record(scene, self.directory.videos / f"{name}.gif")
         except Exception as error:  # a run does not fail because of a video
             self.background_video.note_failure(error)

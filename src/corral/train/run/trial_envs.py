@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from corral.core import Factory
+from corral.engine.adapters.env_names import named_attribute
 from corral.engine.adapters.trials import RETURNS, Trials
 from corral.rollouts.evaluation import Evaluation
 from corral.rollouts.task_tables import task_table
@@ -23,13 +24,14 @@ class TrialFactory:
 
     def __call__(self) -> Trials:
         """Make it."""
-        chosen = self.settings
+        chosen, way = self.settings, self.settings.task_by
         return Trials(
             self.make(),
             chosen.episodes,
             chosen.oracle,
             previous=chosen.previous,
             convention=chosen.convention,
+            task_by=named_attribute(way) if way and ":" in way else way,
         )
 
     @property
@@ -40,12 +42,15 @@ class TrialFactory:
 
 @dataclass(frozen=True, slots=True)
 class RunTasks:
-    """The tasks of a run, by purpose; as a function, a pool's `sample_task`."""
+    """The tasks of a run, by purpose; as a function, a pool's `sample_task`.
+
+    Attributes:
+        test: Equal to those of `corral.meta.make_env` with the same seed and numbers.
+    """
 
     train: tuple[Any, ...]
     validation: tuple[Any, ...]
     test: tuple[Any, ...]
-    """Equal to those of `corral.meta.make_env` with the same seed and numbers."""
 
     @classmethod
     def drawn(cls, factory: Factory, settings: TrialSettings, seed: int) -> RunTasks:

@@ -16,29 +16,22 @@ from functools import partial
 from time import monotonic, strftime
 from typing import TextIO
 
-from corral.errors import MissingExtra
+from corral.errors import requires
 from corral.rollouts.number_format import number, rate
 
-try:
+with requires(
+    "this needs rich: pip install 'corral[bench]', or 'corral[train]' to train"
+):
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
     from rich.text import Text
-except ImportError as error:
-    raise MissingExtra(
-        "this needs rich: pip install 'corral[bench]', or 'corral[train]' to train"
-    ) from error
 
 LINES_PER_RUN = 10
+# In a log, a line for each tenth of the run, and for each update that comes so many
+# seconds after the last line.
 LINE_SECONDS = 10.0
-"""In a log, a line for each tenth of the run, and for each update that comes so many
-seconds after the last line."""
+# Seconds between two drawings of the bar, which take a millisecond each.
 REFRESH_SECONDS = 0.1
-"""Seconds between two drawings of the bar, which take a millisecond each."""
 LOGGED_TIME, SHOWN_TIME = "elapsed {elapsed} eta {left}", "{elapsed}<{left}"
 UNKNOWN_TIME = "-:--:--"
 
@@ -64,10 +57,10 @@ class ConsoleSink:
         self._latest: dict[str, float] = {}
         self._step = 0
         self._lines = 0
+        # When the bar or the line was shown last, and when the run began.
         self._shown = self._began = clock()
-        """When the bar or the line was shown last, and when the run began."""
+        # Step and time from which on it is being trained.
         self._from = (0, self._began)
-        """Step and time from which on it is being trained."""
         self._progress = Progress(
             TextColumn("{task.fields[steps]}"),
             BarColumn(bar_width=None, complete_style="cyan", finished_style="cyan"),

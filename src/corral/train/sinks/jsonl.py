@@ -18,8 +18,8 @@ from typing import Any
 
 from corral.errors import WriteFailed
 
+# Bytes at the end of a file in which the latest lines are looked for.
 LATEST_BYTES = 1 << 16
-"""Bytes at the end of a file in which the latest lines are looked for."""
 StrPath = str | os.PathLike[str]
 
 

@@ -7,16 +7,12 @@ import os
 import time
 from collections.abc import Mapping
 
-from corral.errors import MissingExtra, WriteFailed
+from corral.errors import WriteFailed, requires
 
-try:
+with requires("writing for TensorBoard needs tensorboard: pip install 'corral[train]'"):
     from tensorboard.compat.proto.event_pb2 import Event
     from tensorboard.compat.proto.summary_pb2 import Summary
     from tensorboard.summary.writer.event_file_writer import EventFileWriter
-except ImportError as error:
-    raise MissingExtra(
-        "writing for TensorBoard needs tensorboard: pip install 'corral[train]'"
-    ) from error
 
 
 class TensorboardSink:

@@ -17,18 +17,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corral.engine.worker.context import this_worker
-from corral.errors import MissingExtra
+from corral.errors import requires
 
-try:
+with requires("a video needs Pillow: pip install 'corral[train]'"):
     from PIL import Image
-except ImportError as error:
-    raise MissingExtra("a video needs Pillow: pip install 'corral[train]'") from error
 
 VIDEO_WIDTH = 300
+# At most; of a longer episode every second, third ... one.
 MAX_FRAMES = 250
-"""At most; of a longer episode every second, third ... one."""
+# Milliseconds of a frame: browsers slow down a GIF that is faster.
 MIN_FRAME_MILLISECONDS = 20
-"""Milliseconds of a frame: browsers slow down a GIF that is faster."""
 
 
 def encode(frames: Sequence[NDArray[np.uint8]], frames_per_second: float) -> bytes:
@@ -58,10 +56,10 @@ def _small(frame: NDArray[np.uint8]) -> Image.Image:
     return picture.quantize(64)
 
 
+# Fewer than so many are kept at a time.
 KEPT_FRAMES = 300
-"""Fewer than so many are kept at a time."""
+# As `nice` counts: training that needs all cores leaves a video a tenth of one.
 NICENESS = 10
-"""As `nice` counts: training that needs all cores leaves a video a tenth of one."""
 
 
 class VideoFrames:
@@ -69,8 +67,8 @@ class VideoFrames:
 
     def __init__(self) -> None:
         self.frames: list[NDArray[np.uint8]] = []
+        # Steps from one picture to the next.
         self.stride = 1
-        """Steps from one picture to the next."""
 
     def add(self, frame: Any) -> None:
         """Keep one more."""

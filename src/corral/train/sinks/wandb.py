@@ -6,12 +6,10 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from corral.errors import MissingExtra, OptionError
+from corral.errors import OptionError, requires
 
-try:
+with requires("--wandb needs wandb: pip install 'corral[wandb]'"):
     import wandb
-except ImportError as error:
-    raise MissingExtra("--wandb needs wandb: pip install 'corral[wandb]'") from error
 
 
 class WandbSink:

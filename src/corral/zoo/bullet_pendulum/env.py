@@ -20,26 +20,24 @@ import numpy as np
 from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
-from corral.errors import MissingExtra
+from corral.errors import requires
 
-try:
+with requires(
+    "this env needs PyBullet, which has wheels up to Python 3.11: "
+    "pip install 'corral[bullet]'"
+):
     import pybullet
-except ImportError as error:
-    raise MissingExtra(
-        "this env needs PyBullet, which has wheels up to Python 3.11: "
-        "pip install 'corral[bullet]'"
-    ) from error
 
+# Steps per second.
 RATE = 50.0
-"""Steps per second."""
 SUBSTEPS = 5
+# Radians.
 FALLEN = 1.0
-"""Radians."""
 WHEEL_RADIUS = 0.08
+# Of the rod: the distance from the axle to its middle.
 HALF_HEIGHT = 0.25
-"""Of the rod: the distance from the axle to its middle."""
+# Newton metres, of each wheel.
 TORQUE = 2.0
-"""Newton metres, of each wheel."""
 WHEELS = (0, 1)
 PICTURE = (320, 240)
 

@@ -12,7 +12,7 @@ import numpy as np
 from gymnasium import Space, spaces
 from gymnasium.spaces.utils import flatten, flatten_space
 
-from corral.errors import MissingExtra
+from corral.errors import requires
 from corral.zoo.grid_world.picture import Frame, picture_of
 from corral.zoo.grid_world.world import (
     AGENT,
@@ -25,13 +25,9 @@ from corral.zoo.grid_world.world import (
     World,
 )
 
-try:
+with requires("the grid world needs PettingZoo ({error}): pip install 'corral[multi]'"):
     from pettingzoo import AECEnv, ParallelEnv
     from pettingzoo.utils import parallel_to_aec, wrappers
-except ImportError as error:
-    raise MissingExtra(
-        f"the grid world needs PettingZoo ({error}): pip install 'corral[multi]'"
-    ) from error
 
 SIZES = {
     "small": {"size": 10, "max_steps": 250, "obstacles": 3, "clouds": 3},

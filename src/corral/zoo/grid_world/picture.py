@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 from corral.zoo.grid_world.world import SIGHT, Cell, World
 
+# A cell's side.
 PIXELS = 24
-"""A cell's side."""
 
 PAPER = (250, 249, 246)
 LINE = (226, 224, 218)

@@ -6,10 +6,8 @@ from typing import Any
 
 from corral.engine.adapters.flattened_agents import FlattenedAgents
 from corral.engine.adapters.pettingzoo import multi_env
-from corral.errors import OptionError
+from corral.engine.keywords import check_choice
 from corral.zoo import grid_world
-
-VIEWS = ("flattened", "shared")
 
 
 def make(
@@ -26,7 +24,6 @@ def make(
         render_mode: "rgb_array", or None.
         **arguments: for the grid world itself: size, ground, air, goal, max_steps, ...
     """
-    if view not in VIEWS:
-        raise OptionError(f"view is {view!r}; choose one of {', '.join(VIEWS)}")
+    check_choice("view", view, ("flattened", "shared"))
     env = grid_world.parallel_env(render_mode=render_mode, **arguments)
     return FlattenedAgents(env, reward) if view == "flattened" else multi_env(env)

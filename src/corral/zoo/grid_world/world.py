@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 # The board --------------------------------------------------------------------------
 
 LONGEST_SIDE = 4
+# Cells around the board, enough for the widest view from its edge.
 MARGIN = 3
-"""Cells around the board, enough for the widest view from its edge."""
 
 Layer = NDArray[np.int8]
 
@@ -30,15 +30,15 @@ class Board:
         self.size = size
         self.obstacles = _rectangles(size, obstacles, rng)
         self.clouds = _rectangles(size, clouds, rng)
+        # Seen from the ground: obstacles and the border.
         self.ground: Layer = np.full((size + 2 * MARGIN,) * 2, OBSTACLE, np.int8)
-        """Seen from the ground: obstacles and the border."""
         inside = slice(MARGIN, MARGIN + size)
         self.ground[inside, inside] = self.obstacles
+        # Seen from the air: the border only.
         self.border: Layer = self.ground.copy()
-        """Seen from the air: the border only."""
         self.border[inside, inside] = 0
+        # Where clouds are.
         self.cover = np.zeros(self.ground.shape, np.bool_)
-        """Where clouds are."""
         self.cover[inside, inside] = self.clouds
 
     def blocks(self, cell: Cell) -> bool:
@@ -73,20 +73,20 @@ def view(layer: NDArray[np.generic], cell: Cell, radius: int) -> NDArray[np.gene
 
 
 EMPTY = 0
+# Also beyond the border.
 OBSTACLE = 1
-"""Also beyond the border."""
 AGENT = 2
 TARGET = 3
+# Hides the cell from agents in the air.
 CLOUD = 4
-"""Hides the cell from agents in the air."""
 GOAL = 5
+# Out of sight at the agent's altitude.
 HIDDEN = -10
-"""Out of sight at the agent's altitude."""
 
 Cell = tuple[int, int]
 
+# Right, up, left, down, stay.
 MOVES: tuple[Cell, ...] = ((1, 0), (0, 1), (-1, 0), (0, -1), (0, 0))
-"""Right, up, left, down, stay."""
 DIRECTIONS = MOVES[:4]
 
 
@@ -103,10 +103,10 @@ def distance(one: Cell, other: Cell) -> int:
     return abs(one[0] - other[0]) + abs(one[1] - other[1])
 
 
+# Probability of a turn, per move.
 TURNING = 0.3
-"""Probability of a turn, per move."""
+# It sees the cells around its own, 3 x 3.
 SIGHT = 1
-"""It sees the cells around its own, 3 x 3."""
 
 
 class Target:
@@ -114,8 +114,8 @@ class Target:
 
     def __init__(self, cell: Cell, speed: float = 1.0) -> None:
         self.cell = cell
+        # The probability that it moves in a step.
         self.speed = speed
-        """The probability that it moves in a step."""
         self.direction: Cell = (0, 0)
 
     def move(self, board: Board, rng: np.random.Generator) -> None:
@@ -142,7 +142,16 @@ class Target:
 
 @dataclass(frozen=True)
 class Rules:
-    """The parameters of an episode."""
+    """The parameters of an episode.
+
+    Attributes:
+        watch: Lambda: the reward is -lambda if seen by the target, 1 - lambda if seeing
+            it.
+        new_cell: Reward for every cell that an agent enters for the first time.
+        death_on_sight: Whether an agent that the target sees is out.
+        goal: Whether there is a goal cell.
+        approach: Reward for every step closer to the goal.
+    """
 
     size: int = 10
     max_steps: int = 250
@@ -150,18 +159,13 @@ class Rules:
     clouds: int = 3
     target_speed: float = 1.0
     watch: float = 0.5
-    """Lambda: the reward is -lambda if seen by the target, 1 - lambda if seeing it."""
     obstacle_penalty: float = -0.05
     step_penalty: float = -0.01
     new_cell: float = 0.025
-    """Reward for every cell that an agent enters for the first time."""
     death_on_sight: bool = True
-    """Whether an agent that the target sees is out."""
     goal: bool = False
-    """Whether there is a goal cell."""
     goal_reward: float = 20.0
     approach: float = 0.05
-    """Reward for every step closer to the goal."""
 
 
 class Outcome(NamedTuple):
@@ -180,8 +184,8 @@ class World:
     ) -> None:
         self.rules = rules
         self.rng = rng
+        # The agents that are not out yet.
         self.present = list(agents)
-        """The agents that are not out yet."""
         self.steps = 0
         self.board = Board(rules.size, rules.obstacles, rules.clouds, rng)
         cells = self.board.free_cells(len(agents) + 2, rng)
@@ -252,8 +256,8 @@ class World:
 
 View = NDArray[np.int8]
 LEVELS = 3
+# The probability of seeing a target in view, by altitude.
 CHANCES = (1.0, 1.0, 0.66, 0.33)
-"""The probability of seeing a target in view, by altitude."""
 
 
 class Agent:
@@ -267,11 +271,11 @@ class Agent:
 
     def __init__(self, name: str, number: int, flies: bool) -> None:
         self.name = name
+        # Its index among agents of its kind.
         self.number = number
-        """Its index among agents of its kind."""
         self.flies = flies
+        # Cells that it sees in each direction.
         self.radius = 3 if flies else 2
-        """Cells that it sees in each direction."""
         self.actions = len(MOVES) + 3 * flies
         self.start((0, 0))
 
@@ -279,8 +283,8 @@ class Agent:
         """Start an episode in a cell, in the air at the lowest level."""
         self.cell = cell
         self.visited = {cell}
+        # The flight level, 1 to 3; 0 on the ground.
         self.altitude = int(self.flies)
-        """The flight level, 1 to 3; 0 on the ground."""
 
     def move_for(self, action: int) -> Cell:
         """The move of an action; in the air it may also change the altitude."""

@@ -11,8 +11,9 @@ first use: envs need no torch.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from corral.engine.lazy_names import lazy
 
 if TYPE_CHECKING:
     from corral.rollouts.task_tables import TaskTable, task_table
@@ -20,14 +21,6 @@ if TYPE_CHECKING:
     from corral.zoo.meta.making import make_env, make_parallel_env
     from corral.zoo.meta.parallel_env import ParallelEnvManager
 
-_HOMES = {
-    "ParallelEnvManager": "corral.zoo.meta.parallel_env",
-    "ParallelRollouts": "corral.zoo.meta.collect_parallel",
-    "TaskTable": "corral.rollouts.task_tables",
-    "make_env": "corral.zoo.meta.making",
-    "make_parallel_env": "corral.zoo.meta.making",
-    "task_table": "corral.rollouts.task_tables",
-}
 
 __all__ = [
     "ParallelEnvManager",
@@ -38,10 +31,12 @@ __all__ = [
     "task_table",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(importlib.import_module(_HOMES[name]), name)
-    raise AttributeError(
-        f"corral.meta has no {name!r}; it has {', '.join(sorted(_HOMES))}"
-    )
+__getattr__ = lazy(
+    "corral.meta",
+    {
+        "corral.rollouts.task_tables": "TaskTable task_table",
+        "corral.zoo.meta.collect_parallel": "ParallelRollouts",
+        "corral.zoo.meta.making": "make_env make_parallel_env",
+        "corral.zoo.meta.parallel_env": "ParallelEnvManager",
+    },
+)

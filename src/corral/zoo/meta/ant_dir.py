@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from corral.zoo.meta.mujoco_task import HORIZON, MujocoTask, Stepped
 
+# Heights of the torso between which an episode continues.
 UPRIGHT = 0.2, 1.0
-"""Heights of the torso between which an episode continues."""
 Directions = Literal["circle", "forward_backward"]
 
 

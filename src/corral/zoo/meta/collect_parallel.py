@@ -11,11 +11,13 @@ nothing, and without `parallel_env` the same trials are collected one by one.
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
 
 from corral.core import NO_TASK, Decision, Generators, Step
+from corral.engine.faults.report import error_for
 from corral.engine.pool import Pool
 from corral.engine.worker.seeds import episode_seed
 from corral.errors import OptionError
@@ -95,6 +97,19 @@ class AgentPolicy:
         return stacked if self._learner.act_continuous else stacked.argmax(-1)
 
 
+def _whole(episodes: list[Episode]) -> list[Episode]:
+    """Leave out the trials that failed each time they were run, with a warning."""
+    failed = [episode.fault for episode in episodes if episode.fault is not None]
+    if failed:
+        first = str(error_for(failed[0])).partition("\n")[0]
+        warnings.warn(
+            f"{len(failed)} of {len(episodes)} trials failed and are not stored; the "
+            f"first, of task {failed[0].task!r:.80}: {first}",
+            stacklevel=3,
+        )
+    return [episode for episode in episodes if not episode.failed]
+
+
 class ParallelRollouts:
     """Adds `collect_rollouts_parallel` to a learner of pomdp-baselines.
 
@@ -123,7 +138,7 @@ class ParallelRollouts:
         root = episode_seed(int(getattr(self, "seed", 0)), self._n_rollouts_total)
         policy = AgentPolicy(self, random_actions)
         tasks = self._tasks(root, num_rollouts)
-        episodes = run_episodes(pool, policy, tasks=tasks, seed=root)
+        episodes = _whole(run_episodes(pool, policy, tasks=tasks, seed=root))
         for episode in episodes:
             self._store(episode)
         steps = sum(map(len, episodes))

@@ -13,6 +13,7 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 import gymnasium
@@ -38,8 +39,8 @@ class TaskEnv:
     """
 
     def __init__(self, factory: Callable[[], Any], table: TaskTable | None) -> None:
+        # Makes another env like this one, for pools.
         self.factory = factory
-        """Makes another env like this one, for pools."""
         self.env: Any = factory()
         self.action_space = self.env.action_space
         self.observation_space = self.env.observation_space
@@ -109,11 +110,7 @@ def make_env(
         **kwargs: for the env.
     """
     factory = _factory(env_id, episodes_per_task, oracle, convention, kwargs)
-    table = None
-    if num_train_tasks or num_eval_tasks:
-        counts = num_train_tasks or 0, num_eval_tasks or 0
-        table = task_table(factory(), *counts, seed or 0)
-    env = TaskEnv(factory, table)
+    env = TaskEnv(factory, _table(factory, num_train_tasks, num_eval_tasks, seed))
     env.seed(seed)
     if seed is not None:
         env.action_space.seed(seed)
@@ -152,13 +149,9 @@ def make_parallel_env(
     if num_workers < 1:
         raise OptionError(f"num_workers is {num_workers}; it must be >= 1")
     factory = _factory(env_id, episodes_per_task, oracle, convention, kwargs)
+    table = _table(factory, num_train_tasks, num_eval_tasks, seed)
     options = {"seed": 0 if seed is None else seed, **(pool or {})}
-    opened = Pool(factory, num_workers, **options)
-    table = None
-    if num_train_tasks or num_eval_tasks:
-        counts = num_train_tasks or 0, num_eval_tasks or 0
-        table = task_table(factory(), *counts, seed or 0)
-    return ParallelEnvManager(opened, table)
+    return ParallelEnvManager(Pool(factory, num_workers, **options), table)
 
 
 def _factory(
@@ -173,6 +166,16 @@ def _factory(
     else:
         inner = functools.partial(env_id, **kwargs)
     return functools.partial(_trials, inner, episodes, oracle, convention)
+
+
+def _table(
+    factory: Callable[[], Any], train: int | None, evaluation: int | None, seed: Any
+) -> TaskTable | None:
+    """Draw the tasks; None if none were asked for."""
+    if not (train or evaluation):
+        return None
+    with closing(factory()) as env:
+        return task_table(env, train or 0, evaluation or 0, seed or 0)
 
 
 def _trials(

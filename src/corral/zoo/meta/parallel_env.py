@@ -25,8 +25,8 @@ class Remote:
     def __init__(self, pool: Pool, slot: int) -> None:
         self._pool = pool
         self._slot = slot
+        # Answers that are there already, before those that the env still owes.
         self._answers: list[Any] = []
-        """Answers that are there already, before those that the env still owes."""
         self._pending = ""
 
     def send(self, message: tuple[str, Any]) -> None:

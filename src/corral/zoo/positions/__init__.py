@@ -12,25 +12,26 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-SHOWN = [0, 2]
-"""The position of the cart, and the angle of the pole."""
+# The position of the cart, and the angle of the pole.
+POSITIONS = [0, 2]
 
 
-class PositionsOnly(gymnasium.ObservationWrapper[Any, Any, Any]):
-    """Keeps the two positions of CartPole's four numbers."""
+class ShownPart(gymnasium.ObservationWrapper[Any, Any, Any]):
+    """Keeps some numbers of an observation, and hides the others."""
 
-    def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
+    def __init__(self, env: gymnasium.Env[Any, Any], shown: list[int]) -> None:
         super().__init__(env)
         whole = env.observation_space
         assert isinstance(whole, gymnasium.spaces.Box)
-        low, high = whole.low[SHOWN], whole.high[SHOWN]
+        low, high = whole.low[shown], whole.high[shown]
         self.observation_space = gymnasium.spaces.Box(low, high, dtype=np.float32)
+        self._shown = shown
 
     def observation(self, observation: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Hide the velocities."""
-        return observation[SHOWN]
+        """Hide the others."""
+        return observation[self._shown]
 
 
 def make(render_mode: str | None = None) -> gymnasium.Env[Any, Any]:
     """Make CartPole-v1 without velocities."""
-    return PositionsOnly(gymnasium.make("CartPole-v1", render_mode=render_mode))
+    return ShownPart(gymnasium.make("CartPole-v1", render_mode=render_mode), POSITIONS)

@@ -17,8 +17,9 @@ Names are imported at first use: options can be shown without gymnasium.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from corral.engine.lazy_names import lazy
 
 if TYPE_CHECKING:
     from corral.zoo.tinyphysics.batch import (
@@ -38,22 +39,6 @@ if TYPE_CHECKING:
     )
     from corral.zoo.tinyphysics.track import OBS_SCALE
 
-_HOMES = {
-    "Costs": "costs",
-    "Model": "model",
-    "OBS_SCALE": "track",
-    "PID": "pid",
-    "Route": "route",
-    "RouteOrder": "route",
-    "TinyPhysicsEnv": "env",
-    "TinyPhysicsVectorEnv": "batch",
-    "find_routes": "route",
-    "load_model": "model",
-    "load_route": "route",
-    "make_tinyphysics": "env",
-    "make_tinyphysics_batched": "batch",
-    "write_route": "route",
-}
 
 __all__ = [
     "Costs",
@@ -72,11 +57,18 @@ __all__ = [
     "write_route",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = lazy(
+    __name__,
+    {
+        ".batch": "TinyPhysicsVectorEnv make_tinyphysics_batched",
+        ".costs": "Costs",
+        ".env": "TinyPhysicsEnv make_tinyphysics",
+        ".model": "Model load_model",
+        ".pid": "PID",
+        ".route": "Route RouteOrder find_routes load_route write_route",
+        ".track": "OBS_SCALE",
+    },
+)
 
 
 def __dir__() -> list[str]:

@@ -14,14 +14,11 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
+from corral.api.async_calls import seeds_for
 from corral.errors import OptionError
 from corral.zoo.tinyphysics.costs import cost_info, reward
 from corral.zoo.tinyphysics.model import Model, load_model
-from corral.zoo.tinyphysics.route import (
-    CONTEXT,
-    CONTROL_START,
-    request_of,
-)
+from corral.zoo.tinyphysics.route import CONTEXT, CONTROL_START, request_of
 from corral.zoo.tinyphysics.tokens import BINS, encode, sample
 from corral.zoo.tinyphysics.track import (
     AHEAD,
@@ -36,11 +33,11 @@ from corral.zoo.tinyphysics.track import (
 
 WINDOW = np.arange(1 - CONTEXT, 1)
 ROAD = np.arange(AHEAD)
+# Initial number of rows of the arrays; longer routes enlarge them.
 ROWS = 640
-"""Initial number of rows of the arrays; longer routes enlarge them."""
 TABLE = ("target", "speed", "curvature", "draws")
+# The columns that are read of a track, and the index of the draw.
 DRAW = 3
-"""The columns that are read of a track, and the index of the draw."""
 EVERY = slice(None)
 
 Rows = slice | NDArray[np.intp]
@@ -158,7 +155,7 @@ class TinyPhysicsVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[
         mask = options.pop("reset_mask", None)
         rows = np.arange(self.num_envs) if mask is None else np.flatnonzero(mask)
         tasks = options.pop("tasks", None)
-        seeds = self._seeds(seed)
+        seeds = seeds_for(seed, self.num_envs, 1) or [None] * self.num_envs
         begun: list[tuple[int, Track, bool]] = []
         with self._drives.all_or_none():
             for row in rows.tolist():
@@ -174,16 +171,6 @@ class TinyPhysicsVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[
             infos = self._add_info(infos, {"route": track.path}, row)
         self._see(rows)
         return self._drives.shown(self._seen), infos
-
-    def _seeds(self, seed: int | Sequence[int | None] | None) -> list[int | None]:
-        if seed is None or isinstance(seed, (int, np.integer)):
-            rows = range(self.num_envs)
-            return [None if seed is None else int(seed) + row for row in rows]
-        if len(seed) != self.num_envs:
-            raise OptionError(
-                f"{len(seed)} seeds for {self.num_envs} slots; pass one per slot"
-            )
-        return [None if one is None else int(one) for one in seed]
 
     def _load(self, row: int, track: Track) -> None:
         rows = track.length + 1

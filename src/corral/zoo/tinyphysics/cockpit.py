@@ -33,17 +33,17 @@ from corral.zoo.tinyphysics.track import LOOKING_AHEAD, SIZE, STEER_LIMIT
 
 Floats = NDArray[np.float64]
 
+# Steer of one unit of action.
 TURN = 0.1
-"""Steer of one unit of action."""
+# Rows ahead that are observed one by one.
 NEAR = 12
-"""Rows ahead that are observed one by one."""
+# Later rows, observed as means.
 FAR = (slice(12, 16), slice(16, 24), slice(24, 36), slice(36, 49))
-"""Later rows, observed as means."""
+# Number of past turns and moves in the observation.
 PAST = 6
-"""Number of past turns and moves in the observation."""
 PRESENT = 7
+# Factors of the error, its change and the change of that.
 ERRORS = np.array([5.0, 10.0, 10.0])
-"""Factors of the error, its change and the change of that."""
 WIDTH = PRESENT + NEAR + len(FAR) + 2 * PAST
 LARGEST = 10.0
 
@@ -55,8 +55,8 @@ class Cockpit:
         self._seen = np.zeros((count, SIZE))
         self._turns = np.zeros((count, PAST))
         self._moves = np.zeros((count, PAST))
+        # The change of the error's change.
         self._bends = np.zeros(count)
-        """The change of the error's change."""
 
     def begin(self, rows: Any, seen: Floats) -> None:
         """Start a route with these cars."""

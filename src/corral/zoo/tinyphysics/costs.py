@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from corral.zoo.tinyphysics.route import CONTROL_START, COST_END, Floats
 
+# Seconds from row to row.
 STEP = 0.1
-"""Seconds from row to row."""
+# Weight of the lateral acceleration cost; that of jerk is 1.
 WEIGHT = 50.0
-"""Weight of the lateral acceleration cost; that of jerk is 1."""
 PERCENT = 100.0
 _Number = TypeVar("_Number", float, Floats)
 

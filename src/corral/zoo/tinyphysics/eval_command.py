@@ -24,10 +24,10 @@ Drive every tinyphysics route once, and print its cost.
     corral eval tinyphysics --controller runs/tinyphysics/2026-01-31_12-00-00
 """
 NUM_ENVS = 8
+# Options of this evaluation only.
 OWN = ("controller", "data", "model", "backend", "batched", "limit", "html")
-"""Options of this evaluation only."""
+# Options of every other evaluation.
 OTHERS = ("episodes", "seed", "stochastic", "video")
-"""Options of every other evaluation."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

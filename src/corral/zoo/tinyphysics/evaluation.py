@@ -159,13 +159,13 @@ def _costs(episode: Episode) -> Costs:
 
 PID_NAME = "pid"
 PLAIN = "corral.zoo.tinyphysics"
+# The env of a run -> functions that make one car, and many cars.
 VIEWS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     f"{PLAIN}:make_tinyphysics": (make_tinyphysics, make_tinyphysics_batched),
     f"{PLAIN}.cockpit:make_cockpit": (make_cockpit, make_cockpit_batched),
 }
-"""The env of a run -> functions that make one car, and many cars."""
+# Arguments of the env that change its observations.
 SEEN = {"scaled", "dtype", "road"}
-"""Arguments of the env that change its observations."""
 
 
 @dataclass(frozen=True, slots=True)

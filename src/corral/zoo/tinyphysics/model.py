@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from corral.errors import MissingExtra, OptionError
+from corral.errors import OptionError, requires
 from corral.zoo.tinyphysics.route import CONTEXT
 from corral.zoo.tinyphysics.tokens import TOKENS
 
@@ -30,11 +30,11 @@ EXPECTED = (
     f"states float32 [b, {CONTEXT}, 4] and tokens int64 [b, {CONTEXT}] in, "
     f"float32 [b, {CONTEXT}, {TOKENS}] out"
 )
+# onnxruntime's log level.
 ERRORS_ONLY = 3
-"""onnxruntime's log level."""
 CUDA = "CUDAExecutionProvider"
+# Batch sizes for comparing two sessions: kernels take rows by fours to twelves.
 COUNTS = (1, 7, 13)
-"""Batch sizes for comparing two sessions: kernels take rows by fours to twelves."""
 
 
 class Model:
@@ -55,11 +55,11 @@ class Model:
         session = _session(path, content, device)
         _check(path, session)
         first_axis = session.get_inputs()[0].shape[0]
+        # The number of routes per call, where the model fixes it.
         self.rows: int | None = first_axis if isinstance(first_axis, int) else None
-        """The number of routes per call, where the model fixes it."""
         self._outputs = [session.get_outputs()[0].name]
+        # Whether it computes its last row alone.
         self.lean = False
-        """Whether it computes its last row alone."""
         self._session = session
         # The whole model is used if it has another architecture.
         if session.get_outputs()[0].shape[1] == CONTEXT:
@@ -114,12 +114,8 @@ def _file(path: str) -> tuple[Any, ...] | None:
 
 
 def _session(path: str | None, content: bytes, device: str) -> Any:
-    try:
+    with requires("tinyphysics needs onnxruntime: pip install 'corral[tinyphysics]'"):
         import onnxruntime
-    except ImportError as error:
-        raise MissingExtra(
-            "tinyphysics needs onnxruntime: pip install 'corral[tinyphysics]'"
-        ) from error
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = ERRORS_ONLY

@@ -24,27 +24,23 @@ from typing import Any
 
 import numpy as np
 
-from corral.errors import MissingExtra
+from corral.errors import requires
 from corral.zoo.tinyphysics.route import CONTEXT, GAIN
 from corral.zoo.tinyphysics.tokens import BINS, TEMPERATURE, TOKENS
 
-try:
+with requires("tinyphysics needs onnx ({error}): pip install 'corral[tinyphysics]'"):
     import onnx
     from onnx import TensorProto, helper, numpy_helper
-except ImportError as error:
-    raise MissingExtra(
-        f"tinyphysics needs onnx ({error}): pip install 'corral[tinyphysics]'"
-    ) from error
 
 IR_VERSION, OPSET = 8, 14
+# The part of the difference that the car makes up for in one row.
 ANSWER = 0.35
-"""The part of the difference that the car makes up for in one row."""
+# Standard deviation of a row's lateral acceleration, m/s².
 NOISE = 0.03
-"""Standard deviation of a row's lateral acceleration, m/s²."""
+# The part of a steer that takes effect in its own row, the next one, and so on.
 DELAYS = (0.1, 0.3, 0.3, 0.2, 0.1)
-"""The part of a steer that takes effect in its own row, the next one, and so on."""
+# Operations that treat every row by itself; so does a product with a constant.
 BY_ROW = {"Add", "Div", "Mul", "Pow", "ReduceMean", "Sqrt", "Sub", "Tanh"}
-"""Operations that treat every row by itself; so does a product with a constant."""
 LAST = "corral.last_row"
 
 

@@ -116,7 +116,7 @@ def _training_pool(config: Config, routes: list[str]) -> Pool:
         config.backend,
         config.workers,
         env_kwargs={"routes": routes, "model": config.model, "noise": "episode"},
-        sample_task=RouteOrder(routes, config.num_envs, config.seed),
+        sample_task=RouteOrder(routes, config.num_envs // config.repeat, config.seed),
     )
 
 
@@ -129,8 +129,8 @@ class TinyPhysicsParts(plain.Parts):
 
     config: Config
     routes: RouteSplit
+    # What the PID controller's drives cost, by route.
     _pid: dict[str, float] = field(default_factory=dict)
-    """What the PID controller's drives cost, by route."""
 
     def open_pool(self, backend: str, workers: int | None) -> Pool:
         """For drives whose noise is the route's own, so that they can be compared."""

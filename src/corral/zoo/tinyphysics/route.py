@@ -24,15 +24,15 @@ from numpy.typing import NDArray
 
 from corral.errors import OptionError
 
+# Rows in the model's input; the simulation starts after them.
 CONTEXT = 20
-"""Rows in the model's input; the simulation starts after them."""
+# From this row on a controller steers.
 CONTROL_START = 100
-"""From this row on a controller steers."""
+# The row after the last one that counts.
 COST_END = 500
-"""The row after the last one that counts."""
 GRAVITY = 9.81
+# The model computes in float32.
 LARGEST = float(np.finfo(np.float32).max)
-"""The model computes in float32."""
 COLUMNS = ("vEgo", "aEgo", "roll", "targetLateralAcceleration", "steerCommand")
 
 Floats = NDArray[np.float64]
@@ -40,18 +40,21 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One drive; arrays of one row per tenth of a second."""
+    """One drive; arrays of one row per tenth of a second.
+
+    Attributes:
+        path: As the user spelled it: it seeds the simulation.
+        roll_lataccel: Lateral acceleration by gravity on a tilted road, m/s².
+        target: The target lateral acceleration, m/s².
+        steer: (CONTROL_START,): the recorded steer; positive is to the right.
+    """
 
     path: str
-    """As the user spelled it: it seeds the simulation."""
     roll_lataccel: Floats
-    """Lateral acceleration by gravity on a tilted road, m/s²."""
     v_ego: Floats
     a_ego: Floats
     target: Floats
-    """The target lateral acceleration, m/s²."""
     steer: Floats
-    """(CONTROL_START,): the recorded steer; positive is to the right."""
 
     def __len__(self) -> int:
         return len(self.target)
@@ -129,11 +132,11 @@ def _numbers(path: str, name: str, rows: Sequence[list[str]], column: int) -> Fl
 
 
 SYNTHETIC = "synthetic:"
+# Lateral acceleration that a steer of 1 leads to, m/s².
 GAIN = 1.5
-"""Lateral acceleration that a steer of 1 leads to, m/s²."""
 COUNT, ROWS = 100, 600
+# Seconds from row to row.
 STEP = 0.1
-"""Seconds from row to row."""
 
 
 def synthetic_route(path: str) -> Route:

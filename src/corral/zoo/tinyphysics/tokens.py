@@ -12,12 +12,12 @@ from corral.errors import OptionError
 TOKENS = 1024
 LIMIT = 5.0
 TEMPERATURE = 0.8
+# Tokens are summed in 32 blocks of 32.
 BLOCK = 32
-"""Tokens are summed in 32 blocks of 32."""
+# Far more than the rounding error of 1024 probabilities summed in another order.
 SURE = 1e-9
-"""Far more than the rounding error of 1024 probabilities summed in another order."""
+# The value of each token.
 BINS = np.linspace(-LIMIT, LIMIT, TOKENS)
-"""The value of each token."""
 _VALUES: list[float] = BINS.tolist()
 
 

@@ -16,6 +16,7 @@ from gymnasium.spaces import Box
 from gymnasium.utils.seeding import np_random
 from numpy.typing import NDArray
 
+from corral.engine.keywords import check_choice
 from corral.errors import OptionError
 from corral.zoo.tinyphysics.route import (
     CONTEXT,
@@ -30,35 +31,39 @@ from corral.zoo.tinyphysics.route import (
 from corral.zoo.tinyphysics.tokens import encode
 
 STEER_LIMIT = 2.0
+# Of the lateral acceleration from row to row, m/s².
 LARGEST_CHANGE = 0.5
-"""Of the lateral acceleration from row to row, m/s²."""
+# Rows of the road ahead in an observation.
 AHEAD = 49
-"""Rows of the road ahead in an observation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Track:
-    """Arrays of `length` rows, and the last row again, for the last observation."""
+    """Arrays of `length` rows, and the last row again, for the last observation.
+
+    Attributes:
+        states: (rows, 4): steer, roll lataccel, speed, acceleration; the env adds
+            steers.
+        lataccel: Of the car; the env adds the rows that it drives.
+        curvature: Of the target.
+        ahead: (length + 1 + AHEAD,): the same, 0 after the end.
+        draws: The random number for the token of row i.
+        error: Target minus lataccel before row CONTROL_START - 1.
+        error_sum: Sum of the errors from row CONTEXT to there.
+    """
 
     path: str
     length: int
     states: NDArray[np.float32]
-    """(rows, 4): steer, roll lataccel, speed, acceleration; the env adds steers."""
     tokens: NDArray[np.int64]
     lataccel: Floats
-    """Of the car; the env adds the rows that it drives."""
     target: Floats
     speed: Floats
     curvature: Floats
-    """Of the target."""
     ahead: Floats
-    """(length + 1 + AHEAD,): the same, 0 after the end."""
     draws: Floats
-    """The random number for the token of row i."""
     error: float
-    """Target minus lataccel before row CONTROL_START - 1."""
     error_sum: float
-    """Sum of the errors from row CONTEXT to there."""
 
     @classmethod
     def of(cls, route: Route, seed: int, road: str = "curvature") -> Track:
@@ -108,17 +113,10 @@ def _and_last(values: NDArray[Any]) -> NDArray[Any]:
 
 FIRST_AHEAD = 6
 SIZE = 56
+# Factors that give all numbers a similar size.
 OBS_SCALE = np.full(SIZE, 1000.0)
-"""Factors that give all numbers a similar size."""
 OBS_SCALE[:FIRST_AHEAD] = 10.0, 1.0, 0.1, 2.0, 0.03, 1000.0
 LOOKING_AHEAD = slice(FIRST_AHEAD, FIRST_AHEAD + AHEAD)
-
-
-CHOICES = {
-    "noise": ("route", "episode"),
-    "road": ("curvature", "lataccel"),
-    "dtype": ("float32", "float64"),
-}
 
 
 class Drives:
@@ -155,11 +153,9 @@ class Drives:
         scaled: bool,
         whole_route: bool,
     ) -> None:
-        given = {"noise": noise, "road": road, "dtype": dtype}
-        for name, value in given.items():
-            if value not in CHOICES[name]:
-                choices = " or ".join(CHOICES[name])
-                raise OptionError(f"{name} is {value!r}; choose {choices}")
+        check_choice("noise", noise, ("route", "episode"))
+        check_choice("road", road, ("curvature", "lataccel"))
+        check_choice("dtype", dtype, ("float32", "float64"))
         if slots is not None and not all(0 <= slot < total for slot in slots):
             raise OptionError(
                 f"slots are {list(slots)}, but there are {total} in all; they must be "

@@ -5,19 +5,16 @@ Names are imported at first use: the recipe can be read without the simulator.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from corral.engine.lazy_names import lazy
 
 if TYPE_CHECKING:
     from corral.zoo.upkie.env import make
 
 __all__ = ["make"]
 
-
-def __getattr__(name: str) -> Any:
-    if name.startswith("__"):
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.env"), name)
+__getattr__ = lazy(__name__, {".env": "make"})
 
 
 def __dir__() -> list[str]:

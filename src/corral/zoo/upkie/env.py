@@ -17,19 +17,17 @@ from typing import Any
 
 import gymnasium
 
-from corral.errors import MissingExtra
+from corral.errors import requires
 
-try:
+with requires(
+    "this env needs upkie and PyBullet ({error}); PyBullet has wheels up to "
+    "Python 3.11: pip install 'corral[upkie]'"
+):
     import upkie.envs
-except ImportError as error:
-    raise MissingExtra(
-        f"this env needs upkie and PyBullet ({error}); PyBullet has wheels up to "
-        "Python 3.11: pip install 'corral[upkie]'"
-    ) from error
 
 ID = "Upkie-PyBullet-Pendulum"
+# Largest deviation from upright and at rest at the start of an episode.
 INIT_RAND = {"pitch": 0.2, "v_x": 0.1, "omega_y": 0.1}
-"""Largest deviation from upright and at rest at the start of an episode."""
 
 
 class Standing(gymnasium.RewardWrapper[Any, Any]):

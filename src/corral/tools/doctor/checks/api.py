@@ -29,8 +29,8 @@ from corral.tools.doctor.subject import EnvProfile, Subject, brief, profile_of
 
 # Pickling -----------------------------------------------------------------------------
 
+# Bytes that are better sent once, and not with every factory.
 LARGE_FACTORY_BYTES = 10 << 20
-"""Bytes that are better sent once, and not with every factory."""
 
 
 def measure_pickling(factory: Callable[[], Any]) -> list[str]:
@@ -187,6 +187,7 @@ def _remedy(subject: Subject, fault: Fault) -> str:
 
 # Gymnasium's `check_env` and PettingZoo's API tests -----------------------------------
 
+# Kind of env -> the module of its checker, its name, and its options.
 CHECKERS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "gymnasium": (
         "gymnasium.utils.env_checker",
@@ -201,11 +202,10 @@ CHECKERS: dict[str, tuple[str, str, dict[str, Any]]] = {
     ),
     "aec": ("pettingzoo.test.api_test", "api_test", {"num_cycles": 100}),
 }
-"""Kind of env -> the module of its checker, its name, and its options."""
+# Modules whose warnings are meant; the env and its libraries may have others.
 FILES = ("env_checker", "passive_env_checker", "api_test", "parallel_test")
-"""Modules whose warnings are meant; the env and its libraries may have others."""
+# Of an env with wrappers, which is how `gymnasium.make` makes them.
 BESIDE_THE_POINT = "is different from the unwrapped version"
-"""Of an env with wrappers, which is how `gymnasium.make` makes them."""
 
 
 def complaints(factory: Callable[[], Any], kind: str) -> tuple[str, list[str]]:

@@ -18,8 +18,8 @@ from corral.tools.doctor.subject import EnvCost, Subject
 PLAY_SECONDS = 0.7
 MAX_CALLS = 5000
 MIN_RESETS = 3
+# Of the time, from which on resets hold a batch up.
 LONG_RESET_SHARE = 0.25
-"""Of the time, from which on resets hold a batch up."""
 
 
 def measure_cost(factory: Callable[[], Any], seed: int) -> EnvCost:
@@ -85,13 +85,13 @@ def check_cost(subject: Subject) -> Iterator[Finding]:
 # Waiting: for real time to pass, for a server -----------------------------------------
 
 WAITING_CPU_SHARE = 0.5
+# Seconds of a step that are worth a look.
 LONG_STEP_SECONDS = 200e-6
-"""Seconds of a step that are worth a look."""
+# Parameters that are true where a step lasts as long as in the real world.
 REAL_TIME_PARAMETERS = (
     *("regulate_frequency", "real_time", "realtime", "use_real_time"),
     *("use_realtime", "run_in_real_time", "enforce_real_time"),
 )
-"""Parameters that are true where a step lasts as long as in the real world."""
 ENVS_SIDE_BY_SIDE = 4
 PACE_SECONDS = 0.7
 

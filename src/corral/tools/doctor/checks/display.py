@@ -20,10 +20,10 @@ from corral.tools.doctor.driver import EpisodeDriver
 from corral.tools.doctor.report import Finding, note, ok, warning
 from corral.tools.doctor.subject import Subject, brief
 
+# Parameters that are true where a window is wanted.
 WINDOW_PARAMETERS = (
     *("gui", "use_gui", "render_gui", "visualize", "visualise", "show", "display"),
 )
-"""Parameters that are true where a window is wanted."""
 
 
 def measure_window(factory: Callable[[], Any]) -> list[str]:

@@ -15,8 +15,8 @@ from corral.tools.doctor.report import Finding, note, ok
 from corral.tools.doctor.subject import Subject
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+# Descriptors that a pool holds for each worker, and some to spare.
 DESCRIPTORS_PER_WORKER = 12
-"""Descriptors that a pool holds for each worker, and some to spare."""
 
 
 def check_machine(subject: Subject) -> Iterator[Finding]:

@@ -21,8 +21,8 @@ from corral.tools.doctor.subject import Subject
 
 # Spaces -------------------------------------------------------------------------------
 
+# Path and kind of a misfit, and what is said about it.
 Misfits = Iterator[tuple[str, Finding]]
-"""Path and kind of a misfit, and what is said about it."""
 UNCHANGED = "Corral passes it on unchanged"
 
 
@@ -134,26 +134,29 @@ def check_buffers(subject: Subject) -> Finding:
 # Infos --------------------------------------------------------------------------------
 
 INFO_MOMENTS = 20
+# Bytes of an info, pickled, from which on it is worth a race.
 LARGE_INFO_BYTES = 1 << 10
-"""Bytes of an info, pickled, from which on it is worth a race."""
 RACE_ROUNDS = 5
 ROUND_SECONDS = 0.15
+# Times the steps without infos, in every round but one.
 WORTHWHILE_GAIN = 1.1
-"""Times the steps without infos, in every round but one."""
 SLOTS = 2
 
 
 @dataclass(frozen=True, slots=True)
 class InfoFigures:
-    """What the infos of steps were like."""
+    """What the infos of steps were like.
+
+    Attributes:
+        size: Bytes of the largest, pickled.
+        odd: Keys whose values are not numbers nor arrays of numbers.
+        trouble: Why one could not be pickled.
+    """
 
     size: int
-    """Bytes of the largest, pickled."""
     keys: int
     odd: tuple[str, ...]
-    """Keys whose values are not numbers nor arrays of numbers."""
     trouble: str = ""
-    """Why one could not be pickled."""
 
 
 def measure_infos(factory: Callable[[], Any], seed: int) -> InfoFigures:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +21,7 @@ from corral.tools.doctor.checks.cost import pace
 from corral.tools.doctor.driver import EpisodeDriver, run_alone
 from corral.tools.doctor.report import Finding, note, ok, problem, warning
 from corral.tools.doctor.subject import Subject
+from corral.tools.output_file import write_output_to
 
 # Isolation ----------------------------------------------------------------------------
 #
@@ -49,19 +49,10 @@ def _tried(subject: Subject, isolate_rng: bool, threads: bool = False) -> Sharin
         factories=[factory] * 2,
         shards=[range(2)],
         options=ShardOptions(subject.seed, isolate_rng=isolate_rng),
-        worker_init=_silence,
+        worker_init=partial(write_output_to, os.devnull),
     )
     asked = ProbeRequest(limit=subject.seconds, thorough=True, threads=threads)
     return try_sharing(assignment, [0, 1], asked)
-
-
-def _silence() -> None:
-    """Discard what the env prints and logs while it is tried."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    for descriptor in (1, 2):
-        os.dup2(nowhere, descriptor)
-    os.close(nowhere)
-    logging.disable()
 
 
 def _judged(subject: Subject, answer: SharingAnswer) -> Finding:
@@ -119,11 +110,11 @@ def _unsafe(subject: Subject, text: str) -> Finding:
 
 # Threads ------------------------------------------------------------------------------
 
+# Seconds of one turn, where the gain is measured.
 TURN_SECONDS = 0.1
-"""Seconds of one turn, where the gain is measured."""
 ROUNDS = 3
+# Times the work of one thread, from which on threads are recommended.
 WORTHWHILE_GAIN = 1.5
-"""Times the work of one thread, from which on threads are recommended."""
 NOT_THREADS = 'do not use backend="thread"; "auto" does not choose it either'
 
 

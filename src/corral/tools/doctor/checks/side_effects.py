@@ -24,16 +24,16 @@ from corral.tools.doctor.subject import Subject
 
 MOMENTS = 50
 FIRST = "with the first env"
+# Changes that break other code of the process: files that are not found, a Ctrl-C that
+# does nothing, warnings that become exceptions. The others are notes.
 HARMFUL_CHANGES = (
     "the working directory",
     "the signal handlers",
     "numpy's error handling",
     "the umask",
 )
-"""Changes that break other code of the process: files that are not found, a Ctrl-C that
-does nothing, warnings that become exceptions. The others are notes."""
+# Signals whose loss is felt; libraries of windows catch others, for good reasons.
 FELT_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD, signal.SIGALRM)
-"""Signals whose loss is felt; libraries of windows catch others, for good reasons."""
 
 
 def snapshot() -> dict[str, dict[str, str]]:
@@ -158,11 +158,11 @@ def check_surroundings(subject: Subject) -> Iterator[Finding]:
 
 # What is left after close() -----------------------------------------------------------
 
+# Envs that are built and closed after the first one, which warms things up.
 CYCLES = 3
-"""Envs that are built and closed after the first one, which warms things up."""
 CYCLE_MOMENTS = 10
+# Seconds for what was killed to end.
 KILLED_EXIT_SECONDS = 2.0
-"""Seconds for what was killed to end."""
 
 
 def measure_leftovers(factory: Callable[[], Any], seed: int) -> dict[str, list[str]]:
@@ -211,14 +211,14 @@ def _have_ended(pids: list[int]) -> bool:
 # Memory that grows from episode to episode --------------------------------------------
 
 EPISODES = 50
+# Of an episode that does not end by itself sooner.
 MAX_EPISODE_STEPS = 100
-"""Of an episode that does not end by itself sooner."""
+# For the episodes of one half.
 HALF_SECONDS = 8.0
-"""For the episodes of one half."""
+# Bytes that the recommended line allows a slot.
 RECOMMENDED_LIMIT_BYTES = 4e9
-"""Bytes that the recommended line allows a slot."""
+# Bytes that a half has to add: less is what any interpreter does.
 MIN_GROWTH_BYTES = 256 << 10
-"""Bytes that a half has to add: less is what any interpreter does."""
 
 
 def measure_memory(factory: Callable[[], Any], seed: int) -> list[tuple[int, int, int]]:

@@ -1,0 +1,235 @@
+"""In a worker: a pool of the worker's own slots, and the sites that step it.
+
+`SiteCall` is what the parent asks a worker. It is pickled by name, so `engine.worker`
+need not know this room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from corral.core import EnvSpec
+from corral.engine.executors.assign import Placement
+from corral.engine.executors.contract import Assignment
+from corral.engine.executors.local import LocalExecutor
+from corral.engine.pool.fault_details import PartDetails
+from corral.engine.pool.options import ApiOptions, PoolOptions
+from corral.engine.pool.pool import Pool
+from corral.engine.worker.forked_copies import guarded
+from corral.engine.worker.letters import Reply, Unsendable, describe, for_travel
+from corral.engine.worker.serialization import opened
+from corral.engine.worker.shard_rows import WorkerRetired
+from corral.engine.worker.worker import Worker
+from corral.errors import CorralError, Fault
+
+# Makes a site from the pool of its worker's slots.
+Build = Callable[[Pool], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class LocalSetup:
+    """What a worker needs for its first site: the options of the whole pool."""
+
+    options: PoolOptions
+    wants_reset: bool
+    empty_finals: bool
+    spec: EnvSpec
+    layout: Placement
+
+    @classmethod
+    def of(cls, pool: Pool) -> LocalSetup:
+        """The setup for the workers of a pool."""
+        options = PoolOptions(
+            autoreset=pool.autoreset,
+            copy=pool.copy,
+            debug=pool.debug,
+            check_actions=pool.check_actions,
+            infos=pool._assignment.options.infos,
+            batched=pool._assignment.options.batched,
+        )
+        api = pool._api
+        return cls(options, api.wants_reset, api.empty_finals, pool.spec, pool.layout)
+
+
+class LocalPool:
+    """A worker's slots as a pool, and the sites in this worker by key."""
+
+    def __init__(self, worker: Worker, setup: LocalSetup) -> None:
+        count = len(worker.job.slots)
+        assignment = Assignment(
+            factories=[_no_factory] * count,
+            shards=[range(count)],
+            options=worker.job.options,
+        )
+        self._shard = worker.shard
+        self._executor = LocalExecutor(worker, assignment)
+        api = ApiOptions(wants_reset=setup.wants_reset, empty_finals=setup.empty_finals)
+        self.pool = Pool._over(
+            (
+                self._executor,
+                replace(setup.layout, num_envs=count),
+                [setup.spec] * count,
+                setup.spec,
+                worker.codecs,
+                self._executor.views,
+            ),
+            assignment,
+            setup.options,
+            api,
+            worker.job.slots,
+        )
+        dispatcher = self.pool._dispatcher
+        dispatcher.fault_details = PartDetails.of(
+            dispatcher.fault_details, worker.job.slots.start
+        )
+        self.sites: dict[int, Any] = {}
+
+    @contextmanager
+    def in_charge(self, call: SiteCall) -> Iterator[None]:
+        """The site steps the envs until the end of the block."""
+        pool, state, tickets = self.pool, self.pool._state, self._shard.tickets
+        ours = tickets.base + tickets.offsets
+        state.catch_up(ours, np.frombuffer(call.started, np.bool_))
+        if call.obs:
+            pool._inbox.set_mailed_obs(range(state.count), call.obs)
+        if call.lost is not None:
+            pool._recovery.tell_lost(opened(call.lost))
+        pool.seed = pool._assignment.options.root_seed
+        with self._executor.in_charge():
+            try:
+                yield
+            finally:
+                with suppress(CorralError):  # the site did not want these results
+                    pool.drain()
+
+
+@dataclass(slots=True)
+class SiteReply(Reply):
+    """What a site returned or raised, and what the parent has to know of its slots.
+
+    Attributes:
+        started: By slot, as bytes: whether it was reset, and has not failed since.
+        obs: By slot: the leaves of its observation that are not in the block.
+        built: Whether the worker has the site.
+        seed: The root seed, which the site may have set.
+        restarted: The faults that ended in a new env.
+    """
+
+    started: bytes = b""
+    obs: list[Any] = field(default_factory=list)
+    built: bool = False
+    seed: int = 0
+    restarted: tuple[Fault, ...] = ()
+
+    def prepare(self) -> None:
+        """Make its faults fit to travel."""
+        Reply.prepare(self)
+        self.restarted = tuple(map(for_travel, self.restarted))
+        self.faults = [_without_task(fault) for fault in self.faults]
+
+    def failed(self, fault: Fault) -> SiteReply:
+        """What is sent where the value cannot be."""
+        return replace(self, values=[], faults=[fault])
+
+
+@dataclass(frozen=True, slots=True)
+class SiteCall:
+    """Call a method of a worker's site, or build the site.
+
+    Attributes:
+        setup: A LocalSetup and a Build, where the worker has no such site yet; it
+            travels packed, as the arguments do.
+        started, obs: See `SiteReply`.
+        kept: The keys of sites that are still in use; the others are dropped.
+        lost: By slot of the worker: the fault that ended its episode, which its next
+            row tells of.
+        name: How a fault names the site; None for its method.
+    """
+
+    key: int
+    method: str | None
+    arguments: Any
+    started: bytes
+    obs: list[Any]
+    kept: frozenset[int]
+    setup: Any = None
+    lost: Any = None
+    name: str | None = None
+
+    @property
+    def command(self) -> str:
+        """How a fault names it."""
+        return self.name or f"site.{self.method or 'build'}"
+
+    def __call__(self, worker: Worker) -> SiteReply:
+        """Answer it, in the worker."""
+        values: list[Any] = []
+        faults: list[Fault] = []
+        before = int(worker.shard.tickets.offsets.sum()), worker.shard.tickets.base
+        try:
+            with guarded(worker.guard):
+                values.append(self._answer(worker))
+        except WorkerRetired:
+            raise
+        except BaseException as error:
+            faults = faults_of(error, self.command, worker.job.worker)
+        return self._reply(worker, values, faults, before)
+
+    def _answer(self, worker: Worker) -> Any:
+        build = None
+        if self.setup is not None:
+            setup, build = opened(self.setup)
+            if worker.local is None:
+                worker.local = LocalPool(worker, setup)
+        local: LocalPool = worker.local
+        for key in local.sites.keys() - self.kept:
+            del local.sites[key]
+        with local.in_charge(self):
+            if build is not None:
+                local.sites[self.key] = build(local.pool)
+            if self.method is None:
+                return None
+            method = getattr(local.sites[self.key], self.method)
+            return method(*opened(self.arguments))
+
+    def _reply(
+        self,
+        worker: Worker,
+        values: list[Any],
+        faults: list[Fault],
+        before: tuple[int, int],
+    ) -> SiteReply:
+        """The reply, with what happened to the slots."""
+        tickets, local = worker.shard.tickets, worker.local
+        offsets, base = before
+        stepped = int(tickets.offsets.sum()) - offsets
+        stepped += len(tickets.offsets) * (tickets.base - base)
+        reply = SiteReply(values, faults, rings=stepped or 1, started=self.started)
+        reply.seed = worker.job.options.root_seed
+        if local is not None:
+            reply.built = self.key in local.sites
+            reply.started = local.pool._state.started.tobytes()
+            reply.obs = local.pool._inbox.mailed_obs(range(len(tickets.offsets)))
+            reply.restarted = local.pool._recovery.take_faults()
+        return reply
+
+
+def faults_of(error: BaseException, command: str, worker: int) -> list[Fault]:
+    """What a site raised: the faults of its envs, or its own."""
+    faults = getattr(error, "faults", ())
+    return list(faults) or [describe(error, command, None, worker)]
+
+
+def _without_task(fault: Fault) -> Fault:
+    """The fault without its episode, if that has a task that cannot be sent."""
+    stays = isinstance(fault.task, Unsendable)
+    return replace(fault, episode=None) if stays else fault
+
+
+def _no_factory() -> Any:
+    raise AssertionError("the envs of a site are built by its worker")

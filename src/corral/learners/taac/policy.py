@@ -1,0 +1,109 @@
+"""The actor of TAAC as a policy of whole envs, computed without gradients."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corral.api.shared_policy.policy import AgentGenerators
+from corral.core import Decision, Generators, Step
+from corral.learners.policy import CHOSEN, FORWARD_ROWS, LOG_PROB
+from corral.learners.protocol import PolicyVariants
+from corral.learners.taac.nets import Actor
+from corral.learners.taac.team import TeamSpaces
+from corral.learners.tensors import (
+    Device,
+    in_passes,
+    load_weights,
+    to_array,
+    to_tensor,
+    weights_of,
+)
+from corral.learners.torch_import import torch
+
+Array = NDArray[Any]
+
+
+class TeamPolicy(PolicyVariants):
+    """Decides for every agent of every env, each of which attends to its team.
+
+    Its decisions have the extra `log_prob`, and for a Box `chosen`: the action before
+    it was cut to the bounds of its space; one entry per agent.
+
+    Its variants, for evaluation, and `exact` compute in passes of a fixed size, so that
+    a row's last bits do not depend on the batch that it is part of.
+    """
+
+    def __init__(self, actor: Actor, team: TeamSpaces, device: Device) -> None:
+        self._actor = actor
+        self._team = team
+        self._device = device
+        self._exact = False
+
+    def _with(self, greedy: bool) -> TeamPolicy:
+        other = super()._with(greedy)
+        other._exact = True
+        return other
+
+    def exact(self) -> TeamPolicy:
+        """Return a copy whose rows do not depend on their batch, with the same net."""
+        return self._with(self.greedy)
+
+    def act(self, step: Step, carry: Any, rng: Generators) -> Decision:
+        """Choose an action for each agent of each row."""
+        team, head = self._team, self._actor.head
+        shape = len(step), team.agents
+        outputs = self._outputs(*team.seen(step.obs))
+        if self.greedy:
+            chosen, log_prob = head.mode(outputs)
+        else:
+            chosen, log_prob = head.sample(outputs, AgentGenerators(rng, team.agents))
+        extras = {LOG_PROB: log_prob.reshape(shape)}
+        if not head.exact:
+            extras[CHOSEN] = chosen.reshape(*shape, -1)
+        action = head.to_action(chosen)
+        return Decision(
+            {team.group.name: action.reshape(*shape, *action.shape[1:])}, None, extras
+        )
+
+    def _outputs(self, obs: Array, alive: Array, allowed: Array | None) -> Array:
+        """The head's outputs, a row for each agent."""
+        if not self._exact:
+            return self._forward((obs, alive, allowed))
+        inputs = (obs, alive) if allowed is None else (obs, alive, allowed)
+
+        def by_env(parts: Any) -> Array:
+            outputs = self._forward(parts)
+            return outputs.reshape(-1, self._team.agents, outputs.shape[-1])
+
+        whole: Array = in_passes(by_env, inputs, len(obs), FORWARD_ROWS)
+        return whole.reshape(-1, whole.shape[-1])
+
+    def _forward(self, inputs: Sequence[Array | None]) -> Array:
+        with torch.inference_mode():
+            tensors = [one if one is None else self._tensor(one) for one in inputs]
+            return to_array(self._actor(*tensors)[0])
+
+    def _tensor(self, array: Array) -> Any:
+        return to_tensor(np.ascontiguousarray(array), self._device)
+
+    # Copies ---------------------------------------------------------------------------
+
+    def weights(self) -> dict[str, Array]:
+        """Return the weights of the actor, by name."""
+        return weights_of(self._actor)
+
+    def load_weights(self, weights: Mapping[str, Array]) -> None:
+        """Set the weights of the actor."""
+        load_weights(self._actor, weights)
+
+    def on(self, device: str) -> TeamPolicy:
+        """Return a copy on another device."""
+        other = copy.copy(self)
+        other._device = torch.device(device)
+        other._actor = copy.deepcopy(self._actor).to(other._device)
+        return other

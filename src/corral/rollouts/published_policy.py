@@ -1,0 +1,143 @@
+"""The caller's policy, published for its copies in the workers.
+
+A policy with `load_weights` is pickled once; after that only its weights travel, when
+they have changed. Any other policy is pickled before every rollout, and travels again
+if it has changed.
+"""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from corral.core import Policy
+from corral.engine.transport.segment import Segment, SegmentAddress, open_segment
+from corral.engine.transport.weights import (
+    PublishedWeights,
+    SharedWeights,
+    weights_of,
+)
+from corral.engine.worker.context import here
+from corral.engine.worker.serialization import pack
+from corral.errors import OptionError
+from corral.rollouts.normalise import ObsNorm
+
+# Where a policy can act.
+ACT_IN = ("caller", "workers")
+_POLICY = "policy"
+
+
+class PackedPolicy(NamedTuple):
+    """A pickled policy; workers read it once, from shared memory.
+
+    Attributes:
+        number: Tells it from other policies.
+        edition: Tells it from the same policy before it changed.
+        data: The policy itself, if no memory is shared.
+    """
+
+    number: int
+    edition: int
+    address: SegmentAddress | None
+    data: bytes
+
+    def open(self) -> Any:
+        """Make a copy of the policy, on the device of this worker if it has one.
+
+        Raises:
+            OptionError: the policy cannot use the device.
+        """
+        data = self.data or open_segment(self.address)[_POLICY].tobytes()
+        policy = pickle.loads(data)
+        device = None if here.context is None else here.context.device
+        if device is None or not callable(getattr(policy, "on", None)):
+            return policy
+        try:
+            return policy.on(device)
+        except Exception as error:
+            raise OptionError(
+                f"the policy cannot act on this worker's device {device!r} ({error}); "
+                "change devices= of the pool"
+            ) from error
+
+
+class Orders(NamedTuple):
+    """How a copy of the policy has to act from now on.
+
+    Attributes:
+        weights: None for a policy that has none.
+        norm: The clip of an ObsNorm, and its state; None without one.
+    """
+
+    policy: PackedPolicy
+    weights: PublishedWeights | None = None
+    norm: tuple[float, dict[str, Any]] | None = None
+
+
+def has_weights(policy: Policy) -> bool:
+    """Whether a policy's copies can load its weights."""
+    # Not by `weights`: the name of many policies' own array.
+    return hasattr(policy, "load_weights")
+
+
+class PublishedPolicy:
+    """A policy and the versions of its weights.
+
+    Args:
+        policy: may change, and be replaced.
+        shared: with workers; otherwise versions are only counted.
+    """
+
+    def __init__(self, policy: Policy, shared: bool) -> None:
+        self.policy = policy
+        self._shared = shared
+        self._number = self._edition = 0
+        self._packed: tuple[PackedPolicy, Segment] | None = None
+        self._data = b""
+        self._weights = SharedWeights(shared=shared)
+
+    def follow(self, policy: Policy) -> None:
+        """Publish another policy from now on."""
+        self.policy = policy
+        self._number += 1
+        self._packed = None
+        self._weights = SharedWeights(self._weights.version, self._shared)
+
+    def publish(self) -> int:
+        """Publish the policy as it is; returns the version of its weights.
+
+        It is the number of different weights so far; 0 if the policy cannot load any.
+
+        Raises:
+            FactoryError: the policy cannot be pickled.
+        """
+        policy = self.policy
+        loads = has_weights(policy)
+        if self._shared and (self._packed is None or not loads):
+            self._pack()
+        return self._weights.publish(weights_of(policy)) if loads else 0
+
+    def _pack(self) -> None:
+        """Pickle the policy, and put it where workers can read it."""
+        policy: Any = self.policy
+        portable = policy.on("cpu") if callable(getattr(policy, "on", None)) else policy
+        data = pack(portable, "the policy")
+        if self._packed is not None and data == self._data:
+            return
+        self._data = data
+        self._edition += 1
+        segment = Segment({_POLICY: ((len(data),), np.uint8)})
+        segment.lend()[_POLICY][:] = np.frombuffer(data, np.uint8)
+        address = segment.address
+        sent = b"" if address else data
+        packed = PackedPolicy(self._number, self._edition, address, sent)
+        self._packed = packed, segment
+
+    def orders(self, norm: ObsNorm | None) -> Orders:
+        """Tell copies how to act: like the policy when it was published last."""
+        assert self._packed is not None, "publish comes first"
+        weights = self._weights.published() if has_weights(self.policy) else None
+        state = None if norm is None else (norm.clip, norm.state_dict())
+        return Orders(self._packed[0], weights, state)
