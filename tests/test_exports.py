@@ -55,6 +55,7 @@ def test_the_root_offers_these_names():
         "collect",
         "errors",
         "evaluate",
+        "load_policy",
         "make",
         "make_async",
         "make_multi",
