@@ -87,6 +87,7 @@ class SiteStats:
 
     site: int
     node: str
+    pid: int
     slots: range
     restarts: int
     calls: int
@@ -107,7 +108,7 @@ class ClusterStats:
             for one in self.nodes
         ]
         lines += [
-            f"site {one.site} on {one.node}: slots {one.slots.start} to "
+            f"site {one.site} on {one.node}, pid {one.pid}: slots {one.slots.start} to "
             f"{one.slots.stop - 1}, {one.calls} calls in {one.busy_seconds:.1f} s, "
             f"{one.restarts} restarts"
             for one in self.sites
@@ -509,6 +510,7 @@ class Cluster(SiteGroup):
             SiteStats(
                 site.number,
                 site.node,
+                told[site.number]["pid"],
                 self.shards[site.number],
                 site.generation,
                 site.calls,
