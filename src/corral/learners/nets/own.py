@@ -69,6 +69,8 @@ class OwnNetwork:
         return found
 
     def _takes(self, name: str) -> bool:
+        if getattr(self.make, "__init__", None) is nn.Module.__init__:
+            return False  # it has (*args, **kwargs) and takes none
         try:
             parameters = inspect.signature(self.make).parameters
         except (TypeError, ValueError):
@@ -160,8 +162,11 @@ class OwnNetwork:
         except Exception as error:
             whose = f"{self.name}: its {part}" if part else self.name
             lines = str(error).strip().splitlines() or [""]
+            hint = ""
+            if "unsigned char" in lines[0] or "Byte" in lines[0]:
+                hint = ". Images are bytes: begin with x.float() / 255"
             raise OptionError(
-                f"{whose}, {said}, raised {type(error).__name__}: {lines[0]}"
+                f"{whose}, {said}, raised {type(error).__name__}: {lines[0]}{hint}"
             ) from error
 
 
