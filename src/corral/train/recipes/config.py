@@ -34,6 +34,8 @@ except ImportError as error:
 from corral.learners.ppo import PPOConfig
 from corral.learners.protocol import Rows, Wants
 from corral.learners.registry import learner_class
+from corral.train.recipes import cluster_settings
+from corral.train.recipes.cluster_settings import ClusterSettings
 from corral.train.recipes.wandb_settings import WandbSettings, written_out
 
 # Settings that a resumed run may change, since they change no number of the training:
@@ -47,7 +49,7 @@ CHANGEABLE = (
     *("on_fault", "max_restarts", "restarts_per_minute", "memory_limit"),
     *("start_timeout", "step_timeout", "reset_timeout"),
     *("total_steps", "stop_at", "best_metric", "best_is", "video"),
-    *("devices", "keep_checkpoints", "wandb"),
+    *("devices", "keep_checkpoints", "wandb", "cluster"),
     *("evaluate_every", "evaluate_episodes", "evaluate_length", "final_episodes"),
 )
 
@@ -173,6 +175,9 @@ class RunConfig(BaseModel):
     checkpoints/history (default: 0)"""
     video: Literal["end", "evaluations", "never"] = "end"
     """when to record env 0, if the env renders (default: end)"""
+    cluster: ClusterSettings | None = None
+    """envs on the machines of a Ray cluster: its address, or a group of settings
+    (default: none)"""
     wandb: WandbSettings | None = None
     """logging to Weights & Biases: true, or a group of settings (default: none)"""
 
@@ -180,6 +185,11 @@ class RunConfig(BaseModel):
     @classmethod
     def _written_out(cls, value: Any) -> Any:
         return written_out(value)
+
+    @field_validator("cluster", mode="before")
+    @classmethod
+    def _cluster_written_out(cls, value: Any) -> Any:
+        return cluster_settings.written_out(value)
 
     @field_validator("autoreset", mode="before")
     @classmethod
