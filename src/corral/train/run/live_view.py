@@ -50,6 +50,8 @@ def show(parts: Parts, episodes: int, seed: int, stochastic: bool) -> Evaluation
     mode = parts.pool.spec.render_mode or next(
         (mode for mode in MODES if can_render(parts, mode)), None
     )
+    if parts.batched:
+        raise OptionError("--render: batched envs are not shown")
     if mode not in MODES:
         raise OptionError(
             "--render: the env renders neither to human nor to rgb_array, or what "
@@ -57,9 +59,8 @@ def show(parts: Parts, episodes: int, seed: int, stochastic: bool) -> Evaluation
         )
     policy = parts.learner.policy
     policy = policy.stochastic() if stochastic else policy.deterministic()
-    factory = env_factory(parts.config, render_mode=mode)
-    if parts.pool.spec.render_mode:
-        factory = env_factory(parts.config)
+    more = {} if parts.pool.spec.render_mode else {"render_mode": mode}
+    factory = env_factory(parts.config, **more)
     arguments: dict[str, Any] = {
         "episodes": episodes,
         "seed": seed,
