@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from corral.api.pettingzoo.env import make_multi
     from corral.api.sb3.make import make_sb3
     from corral.api.shared_policy.make import make_shared_policy
+    from corral.cluster.cluster import Cluster
     from corral.core import Decision, EnvSpec, Policy, Step
     from corral.engine.adapters.flattened_agents import FlattenedAgents
     from corral.engine.adapters.trials import Trials
@@ -41,6 +42,7 @@ _find = lazy(
         "corral.api.pettingzoo.env": "make_multi",
         "corral.api.sb3.make": "make_sb3",
         "corral.api.shared_policy.make": "make_shared_policy",
+        "corral.cluster.cluster": "Cluster",
         "corral.core": "Decision EnvSpec Policy Step",
         "corral.engine.adapters.flattened_agents": "FlattenedAgents",
         "corral.engine.adapters.trials": "Trials",
@@ -62,6 +64,7 @@ _find = lazy(
 )
 
 __all__ = [
+    "Cluster",
     "Collector",
     "Crew",
     "Decision",
