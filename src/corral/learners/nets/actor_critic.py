@@ -8,7 +8,7 @@ from typing import Any
 from gymnasium import spaces
 
 from corral.learners.nets.cnn import is_image
-from corral.learners.nets.encoders import Encoder
+from corral.learners.nets.encoders import Encoder, mask_leaf
 from corral.learners.nets.heads import head_for
 from corral.learners.nets.memory import MEMORIES, MemoryKind
 from corral.learners.nets.mlp import Activation, Mlp, dense
@@ -59,6 +59,7 @@ class ActorCritic(nn.Module):  # type: ignore[misc]
         self.head = head_for(action_space, self.actor.width, generator, log_std)
         self.value = dense(self.critic.width, 1, 1.0, generator)
         self._value_weights = (self.value.weight, self.value.bias)
+        self._mask = mask_leaf(observation_space, action_space)
 
     def step(self, leaves: Sequence[Any], carry: Any) -> tuple[Any, Any]:
         """Features of one row per slot, and the carry after it."""
@@ -74,9 +75,13 @@ class ActorCritic(nn.Module):  # type: ignore[misc]
             return features
         return self.memory.unroll(features, batch_sizes, carry)
 
-    def outputs(self, features: Any) -> Any:
-        """Of the head."""
-        return self.head.forward(self.actor.forward(features))
+    def outputs(self, features: Any, leaves: Sequence[Any] = ()) -> Any:
+        """Of the head; with the leaves, actions that a mask among them forbids are out.
+
+        A Dict observation has the mask under `action_mask`, as PettingZoo's envs do.
+        """
+        allowed = None if self._mask is None or not leaves else leaves[self._mask]
+        return self.head.forward(self.actor.forward(features), allowed)
 
     def values(self, features: Any) -> Any:
         """(rows,): what is to be expected from here."""
