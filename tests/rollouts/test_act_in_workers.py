@@ -7,6 +7,7 @@ import functools
 import gc
 import hashlib
 import os
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -532,6 +533,81 @@ def test_a_policy_that_cannot_be_built_in_the_worker_is_an_error(
         collector.collect(2)
     collector.policy = Drift()
     assert collector.collect(2).valid.all()
+
+
+class Unsendable(Drift):
+    """Holds what cannot be pickled, as a session of ONNX Runtime does."""
+
+    def __init__(self, weight: float = 0.0) -> None:
+        super().__init__(weight)
+        self.session = open(os.devnull)  # noqa: SIM115
+        weakref.finalize(self, self.session.close)
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_factory_makes_the_copies_of_a_policy_and_weights_follow(
+    place: tuple[str, int],
+) -> None:
+    def rollouts(act_in: str, **factory: Any) -> list[Rollout]:
+        backend, workers = place
+        with Pool(cartpole, 4, backend=backend, workers=workers, seed=0) as pool:
+            policy = Unsendable()
+            collector = Collector(pool, policy, act_in=act_in, **factory)
+            first = collector.collect(5)
+            policy.weight += 0.4
+            return [first, collector.collect(5)]
+
+    made = rollouts("workers", policy_factory=Unsendable)
+    assert_same(made, rollouts("caller"))
+    assert [rollout.version[0, 0] for rollout in made] == [1, 2]
+
+
+def test_episodes_are_run_by_policies_that_a_factory_made(two_workers: Pool) -> None:
+    policy, seeds = Unsendable(0.2), range(5)
+    there = corral.run_episodes(
+        two_workers,
+        policy,
+        seeds=seeds,
+        act_in="workers",
+        policy_factory=Unsendable,
+    )
+    here = corral.run_episodes(two_workers, policy, seeds=seeds)
+    assert [one.action.tolist() for one in there] == [
+        one.action.tolist() for one in here
+    ]
+    score = corral.evaluate(
+        policy, two_workers, 5, act_in="workers", policy_factory=Unsendable
+    )
+    assert score.mean == corral.evaluate(policy, two_workers, 5).mean
+
+
+def no_policy() -> Any:
+    raise FileNotFoundError("weights.pth")
+
+
+@pytest.mark.parametrize(
+    ("factory", "text"),
+    [
+        (no_policy, "FileNotFoundError.*weights.pth"),
+        (dict, "policy_factory returned {}, which has no method act"),
+    ],
+)
+def test_a_factory_that_makes_no_policy_is_an_error_of_its_worker(
+    two_workers: Pool, factory: Any, text: str
+) -> None:
+    collector = Collector(
+        two_workers, Unsendable(), act_in="workers", policy_factory=factory
+    )
+    with pytest.raises((PolicyError, OptionError), match=rf"worker [01](?s:.*){text}"):
+        collector.collect(2)
+    assert two_workers.reset() is not None
+
+
+def test_a_factory_without_workers_to_act_in_is_refused(two_workers: Pool) -> None:
+    with pytest.raises(OptionError, match=r'act_in is .caller.; add act_in="workers"'):
+        Collector(two_workers, Drift(), policy_factory=Drift)
+    with pytest.raises(OptionError, match="policy_factory is 3; it"):
+        Collector(two_workers, Drift(), act_in="workers", policy_factory=3)
 
 
 def test_after_ctrl_c_new_episodes_are_collected(

@@ -22,7 +22,12 @@ from corral.rollouts import carry as carries
 from corral.rollouts.actor import check_pool, values_of
 from corral.rollouts.filling import Boundary, Filled, Filler
 from corral.rollouts.normalise import ObsNorm, RewardNorm, check_finite
-from corral.rollouts.published_policy import ACT_IN, PublishedPolicy
+from corral.rollouts.published_policy import (
+    ACT_IN,
+    PolicyFactory,
+    PublishedPolicy,
+    check_factory,
+)
 from corral.rollouts.rollout import Rollout
 from corral.rollouts.rollout_buffer import RolloutBuffer
 from corral.rollouts.space_rows import SpaceParts
@@ -52,6 +57,8 @@ class Collector:
             if a row's decision does not depend on its batch. Before a rollout the
             workers get what has changed: the weights of a policy with `weights` and
             `load_weights`, or else the pickled policy.
+        policy_factory: (act_in="workers") makes each worker's copy of the policy, once;
+            for policies that cannot be pickled. Only weights are sent to such copies.
     """
 
     @checked_keywords(pool=Pool)
@@ -65,9 +72,11 @@ class Collector:
         obs_norm: ObsNorm | None = None,
         reward_norm: RewardNorm | None = None,
         act_in: str = "caller",
+        policy_factory: PolicyFactory | None = None,
     ) -> None:
         check_pool(pool)
         check_choice("act_in", act_in, ACT_IN)
+        check_factory(policy_factory, act_in)
         self.pool = pool
         self._act_in = act_in
         # The root of all seeds: the pool's seed when the collector was made.
@@ -76,7 +85,8 @@ class Collector:
         self._obs_space = SpaceParts(pool.spec.observation_space)
         self.obs_norm = obs_norm
         self.reward_norm = reward_norm
-        self._published = PublishedPolicy(policy, shared=act_in == "workers")
+        shared = act_in == "workers"
+        self._published = PublishedPolicy(policy, shared, policy_factory)
         self._filler: Filler | WorkersFiller
         if act_in == "workers":
             self._filler = WorkersFiller(pool, self._published, obs_norm)
@@ -102,7 +112,7 @@ class Collector:
     @policy.setter
     def policy(self, policy: Policy) -> None:
         if policy is not self.policy:
-            self._published.follow(policy)
+            self._published.follow(policy, self._published.factory)
             self._filler.follow(policy)
 
     # Collecting -----------------------------------------------------------------------

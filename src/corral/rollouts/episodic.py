@@ -28,7 +28,7 @@ from corral.rollouts.episode_run import (
     ItemQueue,
 )
 from corral.rollouts.normalise import ObsNorm
-from corral.rollouts.published_policy import ACT_IN
+from corral.rollouts.published_policy import ACT_IN, PolicyFactory, check_factory
 from corral.rollouts.workers_episodes import run_in_workers
 
 __all__ = ["Episode", "drawn_task", "run_episodes"]
@@ -50,6 +50,7 @@ def run_episodes(
     obs_norm: ObsNorm | None = None,
     repeat: int = 1,
     act_in: str = "caller",
+    policy_factory: PolicyFactory | None = None,
 ) -> list[Episode]:
     """Run whole episodes; results are in the order of the items.
 
@@ -75,6 +76,7 @@ def run_episodes(
             `Collector`, and runs whole episodes. A free slot takes the next item,
             whichever worker it is in. If a worker dies, all its items are run again;
             of the faults that they had there, only the number is kept.
+        policy_factory: as for `Collector`.
 
     Raises:
         CorralError: an env or worker failed in a pool with on_fault="raise", or a task
@@ -84,6 +86,7 @@ def run_episodes(
     check_count("max_restarts", max_restarts, least=0)
     check_count("repeat", repeat)
     check_choice("act_in", act_in, ACT_IN)
+    check_factory(policy_factory, act_in)
     root = pool.seed if seed is None else seed
     items = _items(pool, episodes, tasks, seeds, root, repeat)
     if max_length is not None and max_length < 1:
@@ -94,7 +97,7 @@ def run_episodes(
     options = EpisodeOptions(rows, max_restarts, max_length)
     # Under serial the one worker is the caller.
     if act_in == "workers" and pool.layout.backend != "serial":
-        done = run_in_workers(pool, policy, items, options, obs_norm)
+        done = run_in_workers(pool, policy, items, options, obs_norm, policy_factory)
         return [done[item.number] for item in items]
     run = EpisodesRun(pool, policy, ItemQueue(items), options, obs_norm)
     try:

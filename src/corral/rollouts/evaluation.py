@@ -22,6 +22,7 @@ from corral.errors import Fault, OptionError
 from corral.rollouts.episodic import run_episodes
 from corral.rollouts.normalise import ObsNorm
 from corral.rollouts.number_format import rate, score
+from corral.rollouts.published_policy import PolicyFactory
 
 # Keys of an episode's last info that hold whether it succeeded.
 SUCCESS_KEYS = ("is_success", "success")
@@ -102,6 +103,7 @@ def evaluate(
     obs_norm: ObsNorm | None = None,
     repeat: int = 1,
     act_in: str = "caller",
+    policy_factory: PolicyFactory | None = None,
     **options: Any,
 ) -> Evaluation:
     """Run exactly this many episodes; the result does not depend on `num_envs`.
@@ -120,6 +122,7 @@ def evaluate(
         repeat: run each episode this often, with the same seed and task; see
             `run_episodes`.
         act_in: "caller" or "workers"; see `run_episodes`.
+        policy_factory: as for `Collector`.
         **options: everything else that `corral.Pool` takes, if `env` is not a pool.
     """
     if isinstance(env, Pool):
@@ -146,6 +149,7 @@ def evaluate(
             obs_norm=obs_norm,
             repeat=repeat,
             act_in=act_in,
+            policy_factory=policy_factory,
         )
     return Evaluation(
         returns=np.array([episode.return_ for episode in run], np.float64),

@@ -2,12 +2,13 @@
 
 A policy with `load_weights` is pickled once; after that only its weights travel, when
 they have changed. Any other policy is pickled before every rollout, and travels again
-if it has changed.
+if it has changed. With a factory, each worker makes its copy, and only weights travel.
 """
 
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,6 +28,8 @@ from corral.rollouts.normalise import ObsNorm
 # Where a policy can act.
 ACT_IN = ("caller", "workers")
 _POLICY = "policy"
+# Makes a policy, in a worker.
+PolicyFactory = Callable[[], Policy]
 
 
 class PackedPolicy(NamedTuple):
@@ -36,21 +39,30 @@ class PackedPolicy(NamedTuple):
         number: Tells it from other policies.
         edition: Tells it from the same policy before it changed.
         data: The policy itself, if no memory is shared.
+        is_factory: It makes the policy.
     """
 
     number: int
     edition: int
     address: SegmentAddress | None
     data: bytes
+    is_factory: bool = False
 
     def open(self) -> Any:
         """Make a copy of the policy, on the device of this worker if it has one.
 
         Raises:
-            OptionError: the policy cannot use the device.
+            OptionError: the policy cannot use the device, or the factory makes none.
         """
         data = self.data or open_segment(self.address)[_POLICY].tobytes()
         policy = pickle.loads(data)
+        if self.is_factory:
+            policy = policy()
+            if not callable(getattr(policy, "act", None)):
+                raise OptionError(
+                    f"policy_factory returned {policy!r:.80}, which has no method act; "
+                    "return a policy as corral.Policy describes it"
+                )
         device = None if here.context is None else here.context.device
         if device is None or not callable(getattr(policy, "on", None)):
             return policy
@@ -82,25 +94,45 @@ def has_weights(policy: Policy) -> bool:
     return hasattr(policy, "load_weights")
 
 
+def check_factory(factory: PolicyFactory | None, act_in: str) -> None:
+    """Refuse a factory that makes nothing, or that has nowhere to make it."""
+    if factory is None:
+        return
+    if act_in != "workers":
+        raise OptionError(
+            f"policy_factory makes copies of the policy in workers, and act_in is "
+            f'{act_in!r}; add act_in="workers" or leave policy_factory out'
+        )
+    if not callable(factory):
+        raise OptionError(
+            f"policy_factory is {factory!r:.80}; it must be a function without "
+            "arguments that returns a policy"
+        )
+
+
 class PublishedPolicy:
     """A policy and the versions of its weights.
 
     Args:
         policy: may change, and be replaced.
         shared: with workers; otherwise versions are only counted.
+        factory: makes a copy of the policy in a worker (default: it is pickled).
     """
 
-    def __init__(self, policy: Policy, shared: bool) -> None:
+    def __init__(
+        self, policy: Policy, shared: bool, factory: PolicyFactory | None = None
+    ) -> None:
         self.policy = policy
+        self.factory = factory
         self._shared = shared
         self._number = self._edition = 0
         self._packed: tuple[PackedPolicy, Segment] | None = None
         self._data = b""
         self._weights = SharedWeights(shared=shared)
 
-    def follow(self, policy: Policy) -> None:
+    def follow(self, policy: Policy, factory: PolicyFactory | None = None) -> None:
         """Publish another policy from now on."""
-        self.policy = policy
+        self.policy, self.factory = policy, factory
         self._number += 1
         self._packed = None
         self._weights = SharedWeights(self._weights.version, self._shared)
@@ -115,15 +147,19 @@ class PublishedPolicy:
         """
         policy = self.policy
         loads = has_weights(policy)
-        if self._shared and (self._packed is None or not loads):
+        once = loads or self.factory is not None
+        if self._shared and (self._packed is None or not once):
             self._pack()
         return self._weights.publish(weights_of(policy)) if loads else 0
 
     def _pack(self) -> None:
         """Pickle the policy, and put it where workers can read it."""
         policy: Any = self.policy
-        portable = policy.on("cpu") if callable(getattr(policy, "on", None)) else policy
-        data = pack(portable, "the policy")
+        if self.factory is not None:
+            data = pack(self.factory, "policy_factory")
+        else:
+            movable = callable(getattr(policy, "on", None))
+            data = pack(policy.on("cpu") if movable else policy, "the policy")
         if self._packed is not None and data == self._data:
             return
         self._data = data
@@ -132,7 +168,8 @@ class PublishedPolicy:
         segment.lend()[_POLICY][:] = np.frombuffer(data, np.uint8)
         address = segment.address
         sent = b"" if address else data
-        packed = PackedPolicy(self._number, self._edition, address, sent)
+        made = self.factory is not None
+        packed = PackedPolicy(self._number, self._edition, address, sent, made)
         self._packed = packed, segment
 
     def orders(self, norm: ObsNorm | None) -> Orders:

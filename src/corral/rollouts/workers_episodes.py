@@ -20,7 +20,7 @@ from corral.errors import CorralError, Fault
 from corral.rollouts.desk import Desk
 from corral.rollouts.episode_run import Episode, EpisodeItem, EpisodeOptions
 from corral.rollouts.normalise import ObsNorm
-from corral.rollouts.published_policy import PublishedPolicy
+from corral.rollouts.published_policy import PolicyFactory, PublishedPolicy
 from corral.rollouts.site import policy_sites
 
 
@@ -36,15 +36,17 @@ class _EpisodeSites:
 _SITES: weakref.WeakKeyDictionary[Pool, _EpisodeSites] = weakref.WeakKeyDictionary()
 
 
-def _sites_of(pool: Pool, policy: Policy) -> _EpisodeSites:
+def _sites_of(
+    pool: Pool, policy: Policy, factory: PolicyFactory | None
+) -> _EpisodeSites:
     found = _SITES.get(pool)
     if found is None:
         # By proxy: otherwise this table would keep a pool open that nothing else uses.
         sites = policy_sites(cast(Pool, weakref.proxy(pool)))
-        found = _EpisodeSites(sites, PublishedPolicy(policy, shared=True))
+        found = _EpisodeSites(sites, PublishedPolicy(policy, True, factory))
         _SITES[pool] = found
-    elif found.published.policy is not policy:
-        found.published.follow(policy)
+    elif (found.published.policy, found.published.factory) != (policy, factory):
+        found.published.follow(policy, factory)
     return found
 
 
@@ -54,9 +56,10 @@ def run_in_workers(
     items: Sequence[EpisodeItem],
     options: EpisodeOptions,
     norm: ObsNorm | None,
+    factory: PolicyFactory | None = None,
 ) -> dict[int, Episode]:
     """Run items in the workers of a pool; returns episodes by number."""
-    here = _sites_of(pool, policy)
+    here = _sites_of(pool, policy, factory)
     here.published.publish()
     waiting = {item.number: item for item in items}
     done: dict[int, Episode] = {}
