@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from corral.api.sb3.make import make_sb3
     from corral.api.shared_policy.make import make_shared_policy
     from corral.core import Decision, EnvSpec, Policy, Step
+    from corral.engine.adapters.against_random import AgainstRandom
     from corral.engine.adapters.flattened_agents import FlattenedAgents
     from corral.engine.adapters.trials import Trials
     from corral.engine.crew import Crew
@@ -42,6 +43,7 @@ _find = lazy(
         "corral.api.sb3.make": "make_sb3",
         "corral.api.shared_policy.make": "make_shared_policy",
         "corral.core": "Decision EnvSpec Policy Step",
+        "corral.engine.adapters.against_random": "AgainstRandom",
         "corral.engine.adapters.flattened_agents": "FlattenedAgents",
         "corral.engine.adapters.trials": "Trials",
         "corral.engine.crew": "Crew",
@@ -62,6 +64,7 @@ _find = lazy(
 )
 
 __all__ = [
+    "AgainstRandom",
     "Collector",
     "Crew",
     "Decision",
