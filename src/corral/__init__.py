@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from corral.api.pettingzoo.env import make_multi
     from corral.api.sb3.make import make_sb3
     from corral.api.shared_policy.make import make_shared_policy
+    from corral.cluster.cluster import Cluster
     from corral.core import Decision, EnvSpec, Policy, Step
     from corral.engine.adapters.against_random import AgainstRandom
     from corral.engine.adapters.flattened_agents import FlattenedAgents
@@ -42,6 +43,7 @@ _find = lazy(
         "corral.api.pettingzoo.env": "make_multi",
         "corral.api.sb3.make": "make_sb3",
         "corral.api.shared_policy.make": "make_shared_policy",
+        "corral.cluster.cluster": "Cluster",
         "corral.core": "Decision EnvSpec Policy Step",
         "corral.engine.adapters.against_random": "AgainstRandom",
         "corral.engine.adapters.flattened_agents": "FlattenedAgents",
@@ -65,6 +67,7 @@ _find = lazy(
 
 __all__ = [
     "AgainstRandom",
+    "Cluster",
     "Collector",
     "Crew",
     "Decision",

@@ -195,6 +195,8 @@ def check_pool(thing: Any) -> None:
     """Raise OptionError if this is not a pool, and say what to pass."""
     if hasattr(thing, "send_reset") and hasattr(thing, "recv"):
         return
+    if hasattr(thing, "run_items"):  # sites elsewhere
+        return
     own = "its own, envs.pool, or " if hasattr(thing, "pool") else ""
     env = repr(thing) if isinstance(thing, str) else "env"
     raise OptionError(
