@@ -63,7 +63,7 @@ class VideoScene:
             raise OptionError("the env does not render to rgb_array")
         more = {} if parts.pool.spec.render_mode else {"render_mode": "rgb_array"}
         return cls(
-            factory=env_factory(parts.config, **more),
+            factory=env_factory(parts.config, evaluating=True, **more),
             policy=parts.learner.policy.frozen(),
             obs_norm=copy.deepcopy(parts.obs_norm),
             seed=seed,
