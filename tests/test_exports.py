@@ -35,6 +35,7 @@ def cpu_seconds_of(statement: str) -> float:
 
 def test_the_root_offers_these_names():
     assert corral.__all__ == [
+        "AgainstRandom",
         "Cluster",
         "Collector",
         "Crew",

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from corral.api.shared_policy.make import make_shared_policy
     from corral.cluster.cluster import Cluster
     from corral.core import Decision, EnvSpec, Policy, Step
+    from corral.engine.adapters.against_random import AgainstRandom
     from corral.engine.adapters.flattened_agents import FlattenedAgents
     from corral.engine.adapters.trials import Trials
     from corral.engine.crew import Crew
@@ -44,6 +45,7 @@ _find = lazy(
         "corral.api.shared_policy.make": "make_shared_policy",
         "corral.cluster.cluster": "Cluster",
         "corral.core": "Decision EnvSpec Policy Step",
+        "corral.engine.adapters.against_random": "AgainstRandom",
         "corral.engine.adapters.flattened_agents": "FlattenedAgents",
         "corral.engine.adapters.trials": "Trials",
         "corral.engine.crew": "Crew",
@@ -64,6 +66,7 @@ _find = lazy(
 )
 
 __all__ = [
+    "AgainstRandom",
     "Cluster",
     "Collector",
     "Crew",

@@ -204,13 +204,13 @@ class Collector:
         next_obs = after.obs
         if obs_norm is not None:  # with the scale of all rows, which is updated below
             final_obs, next_obs = obs_norm(final_obs), obs_norm(next_obs)
-        bootstrap = np.zeros((buffer.rows, buffer.slots))
+        next_value = values_of(policy, next_obs, after.carry, buffer.slots)
+        bootstrap = np.zeros((buffer.rows, *next_value.shape))
         cut = [number for number, end in enumerate(ends) if end.bootstrapped]
         if cut:
             carry = carries.joined([ends[number].carry for number in cut])
             value = values_of(policy, space.some(final_obs, cut), carry, len(cut))
             bootstrap[tuple(zip(*(places[n] for n in cut), strict=True))] = value
-        next_value = values_of(policy, next_obs, after.carry, buffer.slots)
         return Rollout(
             obs=buffer.obs.whole(),
             action=buffer.action.whole(),

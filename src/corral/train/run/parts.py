@@ -28,6 +28,7 @@ from corral.learners.episode_batch import EpisodeGatherer
 from corral.learners.nets.own import OwnNetwork
 from corral.learners.protocol import Gatherer, Learner, LearnerSetup, Rows
 from corral.learners.registry import learner_class
+from corral.learners.shared.learner import SharedLearner
 from corral.rollouts.collector import Collector
 from corral.rollouts.evaluation import SUCCESS_KEYS, Evaluation, evaluate, success_of
 from corral.rollouts.normalise import ObsNorm, RewardNorm
@@ -49,7 +50,12 @@ from corral.train.run.named_code import (
     worker_options,
     wrappers_of,
 )
-from corral.train.run.team_envs import TeamFactory
+from corral.train.run.team_learners import (
+    agents_factory,
+    make_learner,
+    remark_of,
+    seats_of,
+)
 from corral.train.run.trial_envs import RunTasks, TrialFactory, returns_by_episode
 
 with requires("training needs torch: pip install 'corral[train]'"):
@@ -159,7 +165,7 @@ class Parts:
         """Open another pool like `pool`, for evaluations."""
         batched = self.batched and evaluates_batched(self.config, self.pool.spec)
         config = self.config.model_copy(update={"batched": batched})
-        return open_pool(config, backend, workers)
+        return open_pool(config, backend, workers, evaluating=True)
 
     def lead(self, steps: int) -> None:
         """Have the curriculum change the envs that collect, before their next steps."""
@@ -172,14 +178,14 @@ class Parts:
 
     def remark(self) -> str:
         """Return what else there is to say at the start of a run; "" for nothing."""
-        return ""
+        return remark_of(self.config, self.pool)
 
     def tasks(self, purpose: str, count: int) -> list[Any] | None:
         """Return the tasks of "validation" or "test" episodes; None for no tasks."""
         tasks = self.pool.sample_task
-        return (
-            tasks.for_purpose(purpose, count) if isinstance(tasks, RunTasks) else None
-        )
+        if isinstance(tasks, RunTasks):
+            return tasks.for_purpose(purpose, count)
+        return seats_of(self.config, self.pool, count)
 
     def measured(self, result: Evaluation) -> dict[str, float]:
         """Return more metrics of an evaluation."""
@@ -208,15 +214,15 @@ POOL_SETTINGS = (
 )
 
 
-def env_factory(config: RunConfig, **more: Any) -> Factory:
+def env_factory(config: RunConfig, *, evaluating: Any = False, **more: Any) -> Factory:
     """Return what makes one env of the config."""
     kwargs = {**config.env_kwargs, **more}
     factory = resolve_env(config.env, kwargs, syntax="yaml").factory
     factory = with_wrappers(factory, config)
-    if learner_class(config.learner).trains_teams:
-        return TeamFactory(factory, config.learner)
     trials = trials_of(config)
-    return factory if trials is None else TrialFactory(factory, trials)
+    if trials is not None:
+        return TrialFactory(factory, trials)
+    return agents_factory(config, factory, evaluating)
 
 
 OpenPool = Callable[[Any, str, int | None], Pool]
@@ -263,6 +269,8 @@ def open_pool(
     config: RunConfig,
     backend: str,
     workers: int | None,
+    *,
+    evaluating: bool = False,
     make: Callable[..., Any] | None = None,
 ) -> Pool:
     """Open a pool of `num_envs` envs with the config's options.
@@ -271,6 +279,7 @@ def open_pool(
         config: of the run.
         backend: of the pool.
         workers: of the pool.
+        evaluating: whether the envs are for evaluations.
         make: makes something else of the config, the env, their number and options.
     """
     if make is None:
@@ -282,7 +291,8 @@ def open_pool(
         asked["sample_task"] = tasks
     if not config.batched:
         options = pool_options(config, **asked)
-        opened: Pool = make(config, env_factory(config), config.num_envs, options)
+        factory = env_factory(config, evaluating=evaluating)
+        opened: Pool = make(config, factory, config.num_envs, options)
         return opened
     check_batched(config)
     asked |= {"env_kwargs": config.env_kwargs, "wrappers": wrappers_of(config)}
@@ -367,7 +377,7 @@ def _around(
 ) -> Parts:
     curriculum_of(config)  # named wrongly, it is refused now
     setup = setup_for(config, pool, pool.spec, device)
-    learner = learner_class(config.learner).make(setup, **options)
+    learner = make_learner(config, setup, **options)
     own = learner.collector()
     if own is not None:
         check_own_collector(config)
@@ -386,7 +396,9 @@ def _around(
         return Parts(config, pool, learner, episodes, act_in=act_in)
     space = pool.spec.observation_space
     obs_norm = ObsNorm(space) if config.normalise_obs else None
-    reward_norm = RewardNorm(learner.gamma) if config.normalise_reward else None
+    # Where agents share a policy, the learner scales the rewards of each.
+    scaled = config.normalise_reward and not isinstance(learner, SharedLearner)
+    reward_norm = RewardNorm(learner.gamma) if scaled else None
     rows = Collector(
         pool,
         policy,
