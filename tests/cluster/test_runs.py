@@ -83,7 +83,7 @@ def test_the_address_alone_is_enough():
     [
         ({"cluster": "auto", "mode": "two_groups"}, "set mode: sync"),
         ({"cluster": "auto", "curriculum": "a:b"}, "leave out curriculum or cluster"),
-        ({"cluster.adress": "auto"}, "adress"),
+        ({"cluster.addres_s": "auto"}, "addres_s"),
         ({"cluster": {"on_node_loss": "wait"}}, "on_node_loss"),
     ],
 )
