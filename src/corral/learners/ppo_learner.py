@@ -34,6 +34,7 @@ class PPOSettings(Learner):
     group = "ppo"
     charts = PPO_CHARTS
     packages: ClassVar[tuple[str, ...]] = ("torch",)
+    takes_network = True
 
     @classmethod
     def wants(cls, settings: PPOConfig) -> Rows:
@@ -54,6 +55,7 @@ class PPOLearner(PPO, PPOSettings):
     """Corral's PPO."""
 
     title = "PPO"
+    uses_masks = True
 
     def __init__(self, setup: LearnerSetup) -> None:
         PPOSettings.__init__(self, setup)
@@ -65,4 +67,5 @@ class PPOLearner(PPO, PPOSettings):
             seed=setup.seed,
             total_steps=setup.total_steps,
             device=setup.device,
+            network=setup.network,
         )

@@ -19,6 +19,7 @@ from corral.train.run.episode_video import VideoScene
 from corral.train.run.outputs import line_of
 from corral.train.run.parts import Parts, build_run, setup_for
 from corral.train.run.start import changed, in_the_users_words, load_moment
+from corral.train.run.team_learners import make_learner
 
 # Those to take if the asked one is missing, in this order.
 CHECKPOINTS = ("best", "last", "interrupted")
@@ -74,6 +75,15 @@ class LoadedRun:
         with in_the_users_words(self.config, self._command):
             return self.parts.evaluate(episodes, seed, stochastic)
 
+    def show(
+        self, episodes: int, seed: int, stochastic: bool = False
+    ) -> Evaluation | None:
+        """Play episodes in a window; None if the user closed it."""
+        from corral.train.run.live_view import show
+
+        with in_the_users_words(self.config, self._command):
+            return show(self.parts, episodes, seed, stochastic)
+
     def restarts(self) -> list[str]:
         """Return a line for each restart of an env or worker, the latest if many."""
         pool = self.parts.evaluation_pool
@@ -113,6 +123,6 @@ def load_policy(path: Path, spec: EnvSpec, which: str = "best") -> Any:
             f"{config.learner}, normalise_obs {config.normalise_obs}): use corral eval"
         )
     moment.check(moment.env, spec, chosen)
-    learner = kind.make(setup_for(config, None, spec, "cpu"))
+    learner = make_learner(config, setup_for(config, None, spec, "cpu"))
     learner.load_state_dict(moment.learner)
     return learner.policy.deterministic()

@@ -212,6 +212,11 @@ class UnsteadyPID:
 
 def build(config: Config) -> TinyPhysicsParts:
     """Open the pool and make a learner for what it shows."""
+    if config.wrappers:
+        raise OptionError(
+            f"wrappers is {config.wrappers!r}, and recipe {config.recipe} makes its "
+            "own envs: leave it out, or write a config with env: instead of recipe:"
+        )
     routes = RouteSplit.of(config)
     given = {"routes": routes.training, "model": config.model, "noise": "episode"}
     config = config.model_copy(update={"env_kwargs": given})
