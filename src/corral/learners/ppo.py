@@ -46,6 +46,12 @@ class PPOConfig(LearnerConfig):
         "constant", "how lr falls over the run; to 0 unless constant"
     )
     n_steps: int = setting(2048, "rows of each env per update (default: 2048)", ge=1)
+    rollout_size: int | None = setting(
+        None,
+        "rows of all envs together per update; sets n_steps to rollout_size // "
+        "num_envs (default: none)",
+        ge=1,
+    )
     batch_size: int = setting(
         64, "rows per minibatch; with a memory, of whole envs (default: 64)", ge=1
     )

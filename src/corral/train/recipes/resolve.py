@@ -111,6 +111,7 @@ def complete(config: RunConfig) -> RunConfig:
             f"env, and isolation is {config.isolation}: set isolation: slot as well "
             "(--set isolation=slot)"
         )
+    config = shared_out(config)
     updates = config.updates
     tenth = None if updates is None else -(-updates // CHECKPOINTS_PER_RUN)
     plain = re.sub(r"[^\w.-]", "-", config.env).strip("-.")
@@ -123,6 +124,22 @@ def complete(config: RunConfig) -> RunConfig:
             "checkpoint_every": config.checkpoint_every or tenth,
         }
     )
+
+
+def shared_out(config: RunConfig) -> RunConfig:
+    """Share `rollout_size`, the rows of an update, out to the envs: `n_steps`."""
+    group = learner_class(config.learner).group
+    settings = getattr(config, group)
+    size = getattr(settings, "rollout_size", None)
+    if size is None:
+        return config
+    if size < config.num_envs:
+        raise OptionError(
+            f"{group}.rollout_size is {size}, and there are {config.num_envs} envs, "
+            "each of which needs a row: raise rollout_size or lower num_envs"
+        )
+    rows = {"n_steps": size // config.num_envs}
+    return config.model_copy(update={group: settings.model_copy(update=rows)})
 
 
 def check_name(name: str) -> None:
@@ -209,6 +226,10 @@ def checked(values: Mapping[str, Any], where: str) -> RunConfig:
     others = {key: name for key, name in ALIASES.items() if key not in own}
     # A recipe may have settings for several learners; the other groups are left out.
     defaults = {key: defaults[key] for key in defaults if key in kind.model_fields}
+    for group in defaults.keys() & values.keys():
+        if isinstance(values[group], Mapping) and "n_steps" in values[group]:
+            # Instead of a size that would set it.
+            defaults[group] = {**defaults[group], "rollout_size": None}
     try:
         merged = _merged(_merged(kind().model_dump(), defaults), values, others)
         return kind.model_validate(merged)
