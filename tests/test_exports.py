@@ -54,6 +54,7 @@ def test_the_root_offers_these_names():
         "collect",
         "errors",
         "evaluate",
+        "load_policy",
         "make",
         "make_async",
         "make_multi",

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from corral.rollouts.rollout import Rollout
     from corral.rollouts.trajectories import Trajectories
     from corral.tools.doctor.replay import replay
+    from corral.train.run.load_policy import load_policy
 
 _find = lazy(
     "corral",
@@ -56,6 +57,7 @@ _find = lazy(
         "corral.rollouts.rollout": "Rollout",
         "corral.rollouts.trajectories": "Trajectories",
         "corral.tools.doctor.replay": "replay",
+        "corral.train.run.load_policy": "load_policy",
     },
 )
 
@@ -79,6 +81,7 @@ __all__ = [
     "collect",
     "errors",
     "evaluate",
+    "load_policy",
     "make",
     "make_async",
     "make_multi",

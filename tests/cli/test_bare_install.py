@@ -54,6 +54,7 @@ LINES = {
         "tinyphysics --controller run": "tinyphysics",
         "tinyphysics --html page.html": "tinyphysics",
     },
+    "export": {"run": "tinyphysics", "absent": "train"},
     "list": {"": ""},
     "bench": {
         "CartPole-v1": "bench",

@@ -2,6 +2,7 @@
 
 import functools
 import os
+import pickle
 import signal
 
 import numpy as np
@@ -56,6 +57,80 @@ def test_slots_do_as_a_lone_robot_also_when_the_simulator_of_another_is_killed()
     alone = lone(3, 120)
     assert np.array_equal(before[1], alone[:81])
     assert np.array_equal(np.concatenate([before[0], after[0, 1:]]), alone)
+
+
+def rows_of(env):
+    """Everything that an env returns, step by step, as bytes."""
+    env.action_space.seed(7)
+    yield pickle.dumps(env.reset(seed=7))
+    while True:
+        outcome = env.step(env.action_space.sample())
+        yield pickle.dumps(outcome)
+        if outcome[2] or outcome[3]:
+            yield pickle.dumps(env.reset())
+
+
+def rows_of_a_lone_one(kind, steps):
+    """The published package, alone in this process."""
+    env = make(env_id=f"Upkie-PyBullet-{kind}", max_steps=steps // 2)
+    rows = rows_of(env)
+    found = [next(rows) for _ in range(steps)]
+    env.close()
+    return found
+
+
+def check_together(kind, count, steps):
+    """Robots by turns in one process, one of them closed early."""
+    alone = rows_of_a_lone_one(kind, steps)
+    together = {"env_id": f"Upkie-PyBullet-{kind}", "in_process": True}
+    robots = [make(**together, max_steps=steps // 2) for _ in range(count)]
+    runs = [rows_of(robot) for robot in robots]
+    for number, row in enumerate(alone):
+        if number == steps // 3:
+            runs.pop(0).close()
+            robots.pop(0).close()
+        assert all(next(run) == row for run in runs), (kind, number)
+    for robot in robots:
+        robot.close()
+
+
+@pytest.mark.parametrize("kind", ["Pendulum", "Servos"])
+def test_robots_in_one_process_do_as_a_lone_one_also_when_another_is_closed(kind):
+    check_together(kind, 3, 30)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["Pendulum", "Servos", "Gyropod"])
+def test_eight_robots_in_one_process_do_as_a_lone_one(kind):
+    check_together(kind, 9, 400)
+
+
+def test_robots_that_share_a_process_are_placed_in_this_one():
+    make_robot = functools.partial(make, in_process=True)
+    with corral.Pool(make_robot, 2, backend="serial") as pool:
+        seen, _ = led(pool, pool.reset(seeds=[3, 3]).obs, 5)
+        assert pool.layout.workers == 1
+    assert np.array_equal(seen[0], seen[1]) and np.array_equal(seen[0], lone(3, 5))
+
+
+def test_an_id_that_the_package_does_not_have_is_refused_with_those_that_it_has():
+    with pytest.raises(corral.errors.OptionError, match="Upkie-PyBullet-Servos"):
+        make(env_id="Upkie-PyBullet-Servo")
+
+
+@pytest.mark.parametrize("in_process", [False, True])
+def test_frames_show_the_robot(in_process):
+    env = make(render_mode="rgb_array", in_process=in_process)
+    env.reset(seed=0)
+    first = env.render()
+    assert (first.shape, first.dtype) == ((240, 320, 3), np.uint8)
+    middle = first[60:180, 120:200].reshape(-1, 3)
+    body = (middle[:, 0] > middle[:, 2] + 40).mean()  # its case is brown
+    assert 0.05 < body < 0.9
+    for _ in range(10):
+        env.step(np.full(1, 3.0, np.float32))
+    assert np.abs(env.render().astype(int) - first).mean() > 1
+    env.close()
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ The defaults, and what they compute, are Stable-Baselines3's.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -23,6 +24,7 @@ from corral.errors import CheckpointError, OptionError, TrainingDiverged
 from corral.learners.minibatches import RolloutTensors, TensorBatch, minibatches
 from corral.learners.nets.actor_critic import ActorCritic
 from corral.learners.nets.encoders import split
+from corral.learners.nets.exported import ExportedPolicy, choice_for, scales_for
 from corral.learners.nets.heads import Gaussian
 from corral.learners.nets.memory import MemoryKind
 from corral.learners.nets.mlp import Activation
@@ -33,6 +35,7 @@ from corral.learners.returns import gae
 from corral.learners.schedules import Schedule, scheduled
 from corral.learners.tensors import one_axis, to_tensor
 from corral.learners.torch_import import torch
+from corral.rollouts.normalise import ObsNorm
 from corral.rollouts.rollout import Rollout
 
 # --- settings ---------------------------------------------------------------------
@@ -149,6 +152,7 @@ class PPO:
         self.steps = 0
         self.updates = 0
         self.observation_space = observation_space
+        self.action_space = action_space
         self.device = torch.device(device)
         self._generator = torch.Generator().manual_seed(seed % 2**63)
         self.net = ActorCritic(
@@ -310,6 +314,18 @@ class PPO:
         )
 
     # Save and load ----------------------------------------------------------------
+
+    def policy_module(self, obs_norm: ObsNorm | None = None) -> Any:
+        """Return the policy as a plain torch module, a copy; see `nets.exported`."""
+        if self.net.memory is not None:
+            raise OptionError(
+                f"ppo.memory is {self.config.memory}: a policy with a memory cannot be "
+                "exported; use corral.load_policy(run) in Python instead"
+            )
+        scales = scales_for(self.observation_space, obs_norm)
+        encoder, actor = copy.deepcopy(self.net.encoder), self.net.plain_actor()
+        choice = choice_for(self.action_space)
+        return ExportedPolicy(scales, encoder, actor, choice).cpu()
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything that is needed to continue exactly."""

@@ -25,7 +25,8 @@ from numpy.typing import NDArray
 
 from corral.core import EnvSpec
 from corral.engine.pool import Pool
-from corral.errors import requires
+from corral.errors import OptionError, requires
+from corral.rollouts.normalise import ObsNorm
 from corral.rollouts.rollout import EpisodeSummary
 
 with requires("learners need pydantic: pip install 'corral[train]'"):
@@ -230,6 +231,16 @@ class Learner:
     def export(self, folder: Path) -> list[Path]:
         """Write files for other programs; return their paths."""
         return []
+
+    def policy_module(self, obs_norm: ObsNorm | None) -> Any:
+        """Return a torch module from leaves of raw observations to likely actions.
+
+        `corral export` writes it down. It shares no memory with the learner.
+        """
+        raise OptionError(
+            f"{self.title} cannot be exported: its learner has no policy_module; use "
+            "corral.load_policy(run) in Python instead"
+        )
 
     # Measuring ------------------------------------------------------------------------
 

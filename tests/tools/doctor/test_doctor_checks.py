@@ -130,10 +130,17 @@ def test_envs_with_a_simulator_each_but_calls_that_name_none_are_told():
     try:
         from broken_pendulum import BrokenPendulum
 
-        (finding,) = found(BrokenPendulum, "isolation")
+        report = check(BrokenPendulum, only=["isolation", "pybullet"])
     finally:
         sys.path.remove(str(twin.parent))
+    (finding,) = report.of("isolation")
     assert finding.severity == "problem" and finding.options == {"isolation": "slot"}
+    (calls,) = report.of("pybullet")
+    assert calls.severity == "problem" and "simulator 0" in calls.measured
+    text = str(report)
+    assert "self.client = pybullet.connect(pybullet.DIRECT)" in text
+    line = "client.stepSimulation(physicsClientId=self.client.client)"
+    assert f"BulletPendulum.step: {line}" in text or f"step: {line}" in text
 
 
 @pytest.mark.slow
@@ -152,7 +159,11 @@ def test_upkie_is_told():
     (finding,) = report.of("isolation")
     assert "cannot be built" in finding.measured
     assert report.verdict.edition == "upkie 13.1.0"
-    assert [one.check for one in report.problems] == ["isolation"]
+    assert [one.check for one in report.problems] == ["isolation", "pybullet"]
+    (calls,) = report.of("pybullet")
+    assert len(calls.data["calls"]) == 27
+    line = "pybullet.stepSimulation(physicsClientId=self._bullet)"
+    assert f"    line 306, PyBulletBackend.step: {line}" in calls.details
     assert {one.check for one in report.warnings} <= {"infos"}  # which are large
 
 

@@ -291,7 +291,7 @@ def test_an_evaluation_needs_no_replay(source):
     for which in ("best", "last"):
         with LoadedRun(run.path, which) as loaded:
             assert len(loaded.evaluate(1, 0)) == 1
-            assert "_rows" not in vars(loaded._parts.learner.replay)
+            assert "_rows" not in vars(loaded.parts.learner.replay)
     with pytest.raises(CheckpointError, match=r"header.json cannot be read: No such"):
         resume(run.path, {})
     with pytest.raises(CheckpointError, match=r"best.pt has no replay"):

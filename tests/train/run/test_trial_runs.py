@@ -163,7 +163,7 @@ def test_a_video_shows_the_first_task_of_the_final_evaluation(monkeypatch):
         assert training.run() == 0
         run = training.directory
     with LoadedRun(run.path) as loaded:
-        (task,) = loaded._parts.tasks("test", 1)
+        (task,) = loaded.parts.tasks("test", 1)
     with Image.open(run.videos / "best.gif") as video:
         frame = np.asarray(video.convert("L"))
     assert abs(int(frame[8, 8]) - task) <= 4 and task >= 40

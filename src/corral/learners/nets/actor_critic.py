@@ -9,6 +9,7 @@ from gymnasium import spaces
 
 from corral.learners.nets.cnn import is_image
 from corral.learners.nets.encoders import Encoder
+from corral.learners.nets.exported import plain_mlp
 from corral.learners.nets.heads import head_for
 from corral.learners.nets.memory import MEMORIES, MemoryKind
 from corral.learners.nets.mlp import Activation, Mlp, dense
@@ -82,3 +83,7 @@ class ActorCritic(nn.Module):  # type: ignore[misc]
         """(rows,): what is to be expected from here."""
         critic = self.critic.forward(features)
         return functional.linear(critic, *self._value_weights)[:, 0]
+
+    def plain_actor(self) -> Any:
+        """Features to outputs of the head, as a plain copy; to be exported."""
+        return plain_mlp(self.actor, self.head.layer)

@@ -61,7 +61,7 @@ class Flat(nn.Module):  # type: ignore[misc]
 
     def forward(self, x: Any) -> Any:
         """(rows, ...) -> (rows, width)."""
-        return x.reshape(len(x), self.width).float()
+        return x.reshape(x.shape[0], self.width).float()
 
 
 class OneHot(nn.Module):  # type: ignore[misc]
@@ -75,7 +75,7 @@ class OneHot(nn.Module):  # type: ignore[misc]
 
     def forward(self, x: Any) -> Any:
         """(rows, ...) of integers -> (rows, width)."""
-        chosen = x.reshape(len(x), len(self._counts)).long() - self.starts
+        chosen = x.reshape(x.shape[0], len(self._counts)).long() - self.starts
         parts = [
             functional.one_hot(chosen[:, place], count)
             for place, count in enumerate(self._counts)
@@ -93,7 +93,10 @@ class Encoder(nn.Module):  # type: ignore[misc]
         leaves = list(leaf_spaces(space))
         pixels = IMAGE_FEATURES if len(leaves) == 1 else IMAGE_FEATURES_BESIDE_OTHERS
         self.parts = nn.ModuleList(
-            _part(leaf, pixels, scale_images, generator) for _, leaf in leaves
+            Cnn(tuple(leaf.shape or ()), pixels, scale_images, generator)
+            if is_image(leaf)
+            else part_for(leaf)
+            for _, leaf in leaves
         )
         self._forwards = [part.forward for part in self.parts]
         self.width = sum(part.width for part in self.parts)
@@ -106,15 +109,12 @@ class Encoder(nn.Module):  # type: ignore[misc]
         return torch.cat([forward(leaf) for forward, leaf in pairs], 1)
 
 
-def _part(
-    space: spaces.Space[Any], pixels: int, scale_images: bool, generator: Any
-) -> Any:
+def part_for(space: spaces.Space[Any]) -> Any:
+    """Return the encoder of one leaf that is not an image."""
     if isinstance(space, spaces.Discrete):
         return OneHot(np.array([space.n]), np.array([space.start]))
     if isinstance(space, spaces.MultiDiscrete):
         return OneHot(space.nvec, space.start)
     shape = space.shape
     assert shape is not None, "boxes and bits have a shape"
-    if is_image(space):
-        return Cnn(shape, pixels, scale_images, generator)
     return Flat(shape)

@@ -14,12 +14,19 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, ClassVar
 
 import numpy as np
+from gymnasium import spaces
 
 from corral.errors import OptionError, TrainingDiverged
 from corral.learners.episode_batch import EpisodeBatch
+from corral.learners.nets.exported import (
+    ExportedPolicy,
+    LargestOption,
+    SquashedMean,
+    scales_for,
+)
 from corral.learners.off_policy.agent import Agent
 from corral.learners.off_policy.batch import batch_of
-from corral.learners.off_policy.nets import NetSizes
+from corral.learners.off_policy.nets import MeanOnly, NetSizes
 from corral.learners.off_policy.policy import ActorPolicy, Head
 from corral.learners.off_policy.sac import SAC
 from corral.learners.off_policy.settings import (
@@ -29,9 +36,10 @@ from corral.learners.off_policy.settings import (
 )
 from corral.learners.off_policy.td3 import TD3
 from corral.learners.off_policy.transitions import columns_for, of_episode, of_rollout
-from corral.learners.off_policy.vectors import ObsVector, actions_for
+from corral.learners.off_policy.vectors import ObsVector, SideBySide, actions_for
 from corral.learners.protocol import Episodes, Learner, LearnerSetup, Rows, Wants
-from corral.learners.torch_import import torch
+from corral.learners.torch_import import nn, torch
+from corral.rollouts.normalise import ObsNorm
 from corral.rollouts.replay import Replay, SequenceReplay
 
 CHARTS = {
@@ -59,8 +67,10 @@ class OffPolicyLearner(Learner):
         settings: OffPolicyConfig = setup.settings
         self._refuse_normalisers(setup)
         self._device = torch.device(setup.device)
-        self._observe = ObsVector(setup.spec.observation_space)
-        self._actions = actions_for(setup.spec.action_space, self.title, self.discrete)
+        self._observation_space: Any = setup.spec.observation_space
+        self._action_space: Any = setup.spec.action_space
+        self._observe = ObsVector(self._observation_space)
+        self._actions = actions_for(self._action_space, self.title, self.discrete)
         obs, action = self._observe.width, self._actions.width
         embeddings = (
             settings.action_embedding,
@@ -223,6 +233,26 @@ class OffPolicyLearner(Learner):
         self._done = dict(state["done"])
         self._owed = float(state["owed"])
         self.policy.random = self._is_warming_up
+
+    def policy_module(self, obs_norm: ObsNorm | None) -> Any:
+        """Return the actor as a plain torch module, a copy; see `nets.exported`."""
+        actor = self.policy.actor
+        if actor.history is not None:
+            raise OptionError(
+                f"{self.group}.architecture is {self.settings.architecture}: a policy "
+                "with a memory cannot be exported; use corral.load_policy(run) in "
+                "Python instead"
+            )
+        space = self._action_space
+        discrete = isinstance(space, spaces.Discrete)
+        tower = copy.deepcopy(actor.tower)
+        layers = [tower] if discrete else [tower, MeanOnly(self._actions.width)]
+        return ExportedPolicy(
+            scales_for(self._observation_space, obs_norm),
+            SideBySide(self._observation_space),
+            nn.Sequential(*layers),
+            LargestOption(space) if discrete else SquashedMean(space),
+        ).cpu()
 
     def load_policy(self, state: dict[str, Any]) -> None:
         """Start with the nets of another learner, and an empty replay."""

@@ -94,6 +94,18 @@ class Tower(nn.Module):  # type: ignore[misc]
         return last.forward(x).unflatten(0, lead)
 
 
+class MeanOnly(nn.Module):  # type: ignore[misc]
+    """The first outputs of an actor: the mean, without deviations."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self._width = width
+
+    def forward(self, outputs: Any) -> Any:
+        """`(rows, outputs)` to `(rows, width)`."""
+        return outputs[:, : self._width]
+
+
 class Embedding(nn.Module):  # type: ignore[misc]
     """One dense layer with ReLU."""
 

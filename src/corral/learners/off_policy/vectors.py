@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,8 @@ from numpy.typing import NDArray
 
 from corral.errors import SpaceMismatch
 from corral.learners.nets.cnn import is_image
-from corral.learners.nets.encoders import leaf_spaces, split
+from corral.learners.nets.encoders import leaf_spaces, part_for, split
+from corral.learners.torch_import import nn, torch
 
 Array = NDArray[np.float32]
 
@@ -45,6 +47,20 @@ def _numbers(space: spaces.Space[Any], values: NDArray[Any]) -> Array:
         hot = [np.eye(n, dtype=np.float32)[chosen[:, i]] for i, n in enumerate(counts)]
         return np.concatenate(hot, 1)
     return values.reshape(rows, -1).astype(np.float32)
+
+
+class SideBySide(nn.Module):  # type: ignore[misc]
+    """What `ObsVector` does, to tensors."""
+
+    def __init__(self, space: spaces.Space[Any]) -> None:
+        super().__init__()
+        leaves = [leaf for _, leaf in leaf_spaces(space)]
+        self.parts = nn.ModuleList(part_for(leaf) for leaf in leaves)
+
+    def forward(self, leaves: Sequence[Any]) -> Any:
+        """Tensors of `(rows, ...)` to `(rows, width)`."""
+        pairs = zip(self.parts, leaves, strict=True)
+        return torch.cat([part(leaf) for part, leaf in pairs], 1)
 
 
 class BoxActions:

@@ -20,6 +20,7 @@ from stable_baselines3.common.preprocessing import is_image_space
 
 from corral.api.sb3.env import CorralVecEnv
 from corral.engine.pool import Pool
+from corral.errors import OptionError
 from corral.learners.ppo import PPOConfig, load_net, saved_net
 from corral.learners.ppo_learner import PPOSettings
 from corral.learners.protocol import LearnerSetup
@@ -30,10 +31,12 @@ from corral.learners.sb3.collector import (
     SeededResets,
     diverged,
 )
+from corral.learners.sb3.exported import exported
 from corral.learners.sb3.global_rng import GlobalGenerators
 from corral.learners.sb3.policy import Predictor, SB3Policy, SB3Scales
 from corral.learners.sb3.run_schedule import RunProgress, run_schedule
 from corral.learners.torch_import import nn, torch
+from corral.rollouts.normalise import ObsNorm
 
 ACTIVATIONS = {"tanh": nn.Tanh, "relu": nn.ReLU, "elu": nn.ELU, "silu": nn.SiLU}
 # Its names -> ours; its entropy_loss is the entropy with another sign.
@@ -163,6 +166,15 @@ class SB3PPO(PPOSettings):
         single = type(self.policy) is SB3Policy
         policy = SB3Policy(self.predictor, chunk=1) if single else self.policy
         return policy.deterministic()
+
+    def policy_module(self, obs_norm: ObsNorm | None) -> Any:
+        """Return the policy as a plain torch module, a copy; see `nets.exported`."""
+        if type(self.policy) is not SB3Policy:
+            raise OptionError(
+                "one policy for several agents cannot be exported; use its "
+                "best_sb3.zip, which Stable-Baselines3 loads"
+            )
+        return exported(self.predictor.frozen(), self.venv)
 
     def export(self, folder: Path) -> list[Path]:
         """Write the model and its VecNormalize as Stable-Baselines3 saves them."""

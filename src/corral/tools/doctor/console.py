@@ -53,6 +53,11 @@ def show(report: Report) -> None:
             table.add_row(Text(mark, style=colour), name, _text(finding, colour))
     console.print(table)
     console.print()
+    for finding in report.findings:
+        if finding.details:
+            for line in finding.details:
+                console.print(Text(line), soft_wrap=True)  # whole, to be copied
+            console.print()
     if report.interrupted:
         console.print("Interrupted: these are the findings so far.", style="yellow")
     colour = MARKS[report.severity][1]

@@ -36,6 +36,7 @@ from corral.engine.worker.probe import (
 from corral.errors import CorralError, FaultError, MissingExtra
 from corral.tools.doctor.checks import (
     api,
+    bullet,
     cost,
     display,
     machine,
@@ -59,6 +60,7 @@ CHECKS: dict[str, Callable[[Subject], Finding | Iterable[Finding]]] = {
     "global RNG": repeating.check_generators,
     "tasks": tasks.check_tasks,
     "isolation": sharing.check_isolation,
+    "pybullet": bullet.check_bullet,
     "threads": sharing.check_threads,
     "global state": side_effects.check_surroundings,
     "leftovers": side_effects.check_leftovers,

@@ -27,6 +27,7 @@ class Finding:
         tried: What was measured with the remedy applied, where that was possible.
         options: What `corral.make` is to be given because of it.
         data: The figures behind it, of types that JSON has.
+        details: Lines to show whole, below all findings.
     """
 
     check: str
@@ -36,11 +37,13 @@ class Finding:
     tried: str = ""
     options: dict[str, Any] = field(default_factory=dict)
     data: dict[str, Any] = field(default_factory=dict)
+    details: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         parts = [f"{self.severity:8}{self.check}: {self.measured}"]
         parts += [f"        -> {self.remedy}"] if self.remedy else []
         parts += [f"        tried: {self.tried}"] if self.tried else []
+        parts += [f"        {line}" for line in self.details]
         return "\n".join(parts)
 
 

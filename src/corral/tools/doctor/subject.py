@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import inspect
 import os
+import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -65,6 +66,7 @@ class EnvProfile:
         arguments: What it was made with, as far as that can be seen.
         task_by: How it is told its tasks.
         draws_tasks: Whether it has `sample_tasks`.
+        uses_pybullet: Whether its process has imported PyBullet.
     """
 
     subject: str
@@ -76,6 +78,7 @@ class EnvProfile:
     arguments: dict[str, Any]
     task_by: str
     draws_tasks: bool
+    uses_pybullet: bool = False
 
 
 def profile_of(driver: EpisodeDriver, steps: int) -> EnvProfile:
@@ -93,6 +96,7 @@ def profile_of(driver: EpisodeDriver, steps: int) -> EnvProfile:
         _arguments_of(env),
         str(way_for(env)),
         method_of(env, "sample_tasks") is not None,
+        "pybullet" in sys.modules,
     )
 
 
@@ -132,7 +136,7 @@ class Subject:
         tasks: To try, where they were given.
         seconds: For one question.
         moments: Resets and steps of a run, where they take little time and memory.
-        shares: Whether several may share a process, as far as is known.
+        shares: Whether several may share a process; None if that was not tried.
         draws_globally: Whether what it does depends on global generators.
     """
 
@@ -147,7 +151,7 @@ class Subject:
     seconds: float = 60.0
     moments: int = 300
     _profile: EnvProfile | None = None
-    shares: bool = True
+    shares: bool | None = None
     draws_globally: bool = False
     cost: EnvCost | None = None
 

@@ -12,13 +12,13 @@ from __future__ import annotations
 import io
 import re
 import warnings
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-import corral
 from corral.core import EnvSpec
 from corral.engine.tree import mapped
 from corral.errors import CheckpointError
@@ -26,6 +26,7 @@ from corral.train.run.directory import find, replacing
 
 # Goes up when a key changes its meaning or goes away.
 FORMAT = 1
+VERSION = version("corral")
 ARRAY = "__ndarray__"
 
 
@@ -70,7 +71,7 @@ class Checkpoint(Progress):
         """Write the file; the one that was there stays until this one is whole."""
         import torch
 
-        content = {"format": FORMAT, "corral": corral.__version__, **dict(self)}
+        content = {"format": FORMAT, "corral": VERSION, **dict(self)}
         if not self.replay:
             del content["replay"]
         # In memory first: torch says less about a full disk than the system does.
@@ -88,7 +89,7 @@ class Checkpoint(Progress):
         if content["format"] != FORMAT:
             raise CheckpointError(
                 f"{path} is of format {content['format']}, written by Corral "
-                f"{content.get('corral', '?')}; this is Corral {corral.__version__}, "
+                f"{content.get('corral', '?')}; this is Corral {VERSION}, "
                 f"which reads format {FORMAT}. Install that version to continue, or "
                 "start a new run"
             )

@@ -41,7 +41,7 @@ CONFIG_FILE = "config.yaml"
 # Latest episodes of episodes.jsonl that a mean is taken over.
 RECENT_EPISODES = 100
 # Folders of a run, in which no other run is looked for.
-RUN_FOLDERS = ("checkpoints", "tensorboard", "videos", "wandb")
+RUN_FOLDERS = ("checkpoints", "export", "tensorboard", "videos", "wandb")
 
 
 class RunDirectory:

@@ -47,7 +47,7 @@ class LoadedRun:
         settings: Mapping[str, Any] | None = None,
         command: Sequence[str] = (),
     ) -> None:
-        directory = find(path)
+        directory = self.directory = find(path)
         config = signed_config.read_to_run(directory, trust)
         config = changed(directory, config, settings or {}, command)
         self._command = command
@@ -61,10 +61,10 @@ class LoadedRun:
         moment = Checkpoint.load(self.path)
         self.update = moment.update
         with in_the_users_words(self.config, command):
-            self._parts: Parts = build_run(self.config)
+            self.parts: Parts = build_run(self.config)
         with ExitStack() as on_error:
-            on_error.callback(self._parts.close)
-            load_moment(self._parts, moment, self.path)
+            on_error.callback(self.parts.close)
+            load_moment(self.parts, moment, self.path)
             on_error.pop_all()
 
     def evaluate(
@@ -72,11 +72,11 @@ class LoadedRun:
     ) -> Evaluation:
         """Run exactly this many episodes."""
         with in_the_users_words(self.config, self._command):
-            return self._parts.evaluate(episodes, seed, stochastic)
+            return self.parts.evaluate(episodes, seed, stochastic)
 
     def restarts(self) -> list[str]:
         """Return a line for each restart of an env or worker, the latest if many."""
-        pool = self._parts.evaluation_pool
+        pool = self.parts.evaluation_pool
         if pool is None:
             return []
         first = pool.fault_count - len(pool.faults) + 1
@@ -84,13 +84,13 @@ class LoadedRun:
 
     def video(self, seed: int) -> bytes:
         """Record one episode as a GIF."""
-        return VideoScene.of(self._parts, seed).record()
+        return VideoScene.of(self.parts, seed).record()
 
     def __enter__(self) -> LoadedRun:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._parts.close()
+        self.parts.close()
 
 
 def load_policy(path: Path, spec: EnvSpec, which: str = "best") -> Any:

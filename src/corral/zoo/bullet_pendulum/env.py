@@ -4,15 +4,12 @@
     action   target ground velocity, at most 1 m/s
     reward   1 for every step; an episode ends when the pendulum falls
 
-PyBullet keeps its simulators in a table of the process, and a call without an id goes
-to the first. So every call here goes through a client, which passes its id.
+Every call goes through a client, which says which simulator it is for.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import gymnasium
@@ -20,13 +17,8 @@ import numpy as np
 from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
-from corral.errors import requires
-
-with requires(
-    "this env needs PyBullet, which has wheels up to Python 3.11: "
-    "pip install 'corral[bullet]'"
-):
-    import pybullet
+from corral.zoo.bullet_pendulum.camera import picture
+from corral.zoo.bullet_pendulum.client import Client, pybullet
 
 # Steps per second.
 RATE = 50.0
@@ -39,29 +31,8 @@ HALF_HEIGHT = 0.25
 # Newton metres, of each wheel.
 TORQUE = 2.0
 WHEELS = (0, 1)
-PICTURE = (320, 240)
 
 Obs = NDArray[np.float32]
-
-
-class Client:
-    """One simulator: `client.stepSimulation()` steps this one and no other."""
-
-    def __init__(self) -> None:
-        self.number: int = pybullet.connect(pybullet.DIRECT)
-        if self.number < 0:
-            raise RuntimeError("PyBullet cannot open another simulator in this process")
-
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        call = partial(getattr(pybullet, name), physicsClientId=self.number)
-        self.__dict__[name] = call  # found without this method from now on
-        return call
-
-    def close(self) -> None:
-        """Disconnect this simulator; idempotent."""
-        if self.number >= 0:
-            pybullet.disconnect(physicsClientId=self.number)
-            self.__dict__ = {"number": -1}  # without the calls: ids are used again
 
 
 class BulletPendulum(gymnasium.Env[Obs, NDArray[np.float32]]):
@@ -98,7 +69,9 @@ class BulletPendulum(gymnasium.Env[Obs, NDArray[np.float32]]):
 
     def connect(self) -> Any:
         """Open the simulator of this env."""
-        return Client()
+        client = Client()
+        client.connect(client.DIRECT)
+        return client
 
     def update_init_rand(self, init_rand: float) -> None:
         """Set `init_rand` for the next episodes; called by a curriculum."""
@@ -199,13 +172,7 @@ class BulletPendulum(gymnasium.Env[Obs, NDArray[np.float32]]):
         if self.render_mode != "rgb_array":
             return None
         (x, _, _), _ = self.client.getBasePositionAndOrientation(self._rod)
-        view = pybullet.computeViewMatrix([x, -1.6, 0.6], [x, 0, 0.25], [0, 0, 1])
-        lens = pybullet.computeProjectionMatrixFOV(50, PICTURE[0] / PICTURE[1], 0.1, 9)
-        _, _, pixels, _, _ = self.client.getCameraImage(
-            *PICTURE, view, lens, renderer=pybullet.ER_TINY_RENDERER
-        )
-        picture = np.asarray(pixels, np.uint8).reshape(PICTURE[1], PICTURE[0], 4)
-        return picture[..., :3]
+        return picture(self.client, (x, -1.6, 0.6), (x, 0.0, 0.25))
 
     def close(self) -> None:
         """Disconnect this simulator; the others stay."""

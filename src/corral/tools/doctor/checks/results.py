@@ -224,7 +224,7 @@ def check_infos(subject: Subject) -> Finding:
         text += f"; {len(infos.odd)} without a number ({infos.odd[0]}{more})"
     if infos.size < LARGE_INFO_BYTES or subject.profile.kind != "gymnasium":
         return ok(text, data=data)
-    gain = subject.ask(measure_info_gain, subject.seed, subject.shares)
+    gain = subject.ask(measure_info_gain, subject.seed, subject.shares is not False)
     data["gain"] = gain
     without = f'with infos="none" {gain:.2f} times the steps'
     if gain < WORTHWHILE_GAIN:

@@ -1,0 +1,55 @@
+"""Write a trained policy to files that need nothing of Corral.
+
+    corral export runs/cartpole/2026-01-31_12-00-00
+    corral export RUN --out model --formats onnx
+
+Writes a program for plain torch (policy.pt2), its weights (policy.pth), ONNX
+(policy.onnx), and what goes in and out (policy.json). Observations come in as the env
+returns them, with scaling and bounds inside; the most likely actions come out.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from corral.cli.options import add_options, names
+from corral.errors import OptionError
+from corral.train.commands.argument_types import add_trust
+from corral.train.commands.requirements import Need, config_near, training_in
+
+SUMMARY = "write a trained policy as a torch program and as ONNX"
+FORMATS = ("torch", "onnx")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `corral export`."""
+    add = parser.add_argument
+    text = "a run's directory, or a checkpoint in it"
+    add("run_path", type=Path, metavar="RUN", help=text)
+    text = "which checkpoint of a run's directory (default: best)"
+    add("--checkpoint", choices=("best", "last"), default="best", help=text)
+    add_options(
+        add,
+        ("--out", "DIR", Path, "folder to write to (default: RUN/export)"),
+        ("--formats", "NAME,NAME", names, "what to write", FORMATS),
+    )
+    add_trust(add, "export a run that you did not sign, which runs its code")
+
+
+def need(arguments: argparse.Namespace) -> Need:
+    """Return the packages that the run needs."""
+    return training_in(config_near(arguments.run_path))
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Write the files; return the exit status."""
+    for name in arguments.formats:
+        if name not in FORMATS:
+            raise OptionError(f"--formats {name}: choose {' or '.join(FORMATS)}")
+    from corral.train.run.exporting import export_run
+
+    where = (arguments.run_path, arguments.out, arguments.checkpoint)
+    for path in export_run(*where, arguments.formats, trust=arguments.trust):
+        print(f"Written: {path}")
+    return 0

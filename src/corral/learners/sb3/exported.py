@@ -1,0 +1,64 @@
+"""A policy of Stable-Baselines3's PPO as a plain torch module."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from stable_baselines3.common.preprocessing import preprocess_obs
+
+from corral.learners.nets.exported import ExportedPolicy, Scale, choice_for
+from corral.learners.sb3.policy import Predictor, SB3Scales
+from corral.learners.torch_import import nn
+
+# The key of observations that are one array.
+PLAIN = ""
+
+
+class SB3Features(nn.Module):  # type: ignore[misc]
+    """Leaves of observations to features, as the policy sees them.
+
+    Args:
+        policy: of Stable-Baselines3.
+        space: of raw observations; images of the policy have their channels first.
+    """
+
+    def __init__(self, policy: Any, space: spaces.Space[Any]) -> None:
+        super().__init__()
+        self.extractor = policy.pi_features_extractor
+        self._space, self._scaled = policy.observation_space, policy.normalize_images
+        seen, raw = _leaves(self._space), _leaves(space)
+        self._keys = list(raw)
+        self._turned = [seen[key].shape != raw[key].shape for key in raw]
+
+    def forward(self, leaves: Sequence[Any]) -> Any:
+        """Tensors of `(rows, ...)` to `(rows, features)`."""
+        pairs = zip(leaves, self._turned, strict=True)
+        turned = [leaf.permute(0, 3, 1, 2) if turn else leaf for leaf, turn in pairs]
+        by_key = dict(zip(self._keys, turned, strict=True))
+        obs = by_key.get(PLAIN, by_key)
+        return self.extractor(preprocess_obs(obs, self._space, self._scaled))
+
+
+def exported(predictor: Predictor, venv: Any) -> ExportedPolicy:
+    """Return scales, features, actor and choice of a frozen predictor."""
+    policy, space = predictor.policy.cpu(), venv.observation_space
+    actor = nn.Sequential(policy.mlp_extractor.policy_net, policy.action_net)
+    scales = [_scale(predictor.scales, key) for key in _leaves(space)]
+    features = SB3Features(policy, space)
+    return ExportedPolicy(scales, features, actor, choice_for(policy.action_space))
+
+
+def _leaves(space: spaces.Space[Any]) -> dict[str, spaces.Space[Any]]:
+    return dict(space.spaces) if isinstance(space, spaces.Dict) else {PLAIN: space}
+
+
+def _scale(scales: SB3Scales, key: str) -> Any:
+    normalize, known = scales.normalize, dict(scales.moments())
+    moments = known.get(f"scale/{key}")
+    if moments is None:
+        return nn.Identity()
+    deviation = np.sqrt(moments.var + normalize.epsilon)
+    return Scale(moments.mean, 1.0 / deviation, normalize.clip_obs)
