@@ -2,10 +2,14 @@
 
     corral export runs/cartpole/2026-01-31_12-00-00
     corral export RUN --out model --formats onnx
+    corral export RUN --controller controller.py    of tinyphysics, for its challenge
 
 Writes a program for plain torch (policy.pt2), its weights (policy.pth), ONNX
 (policy.onnx), and what goes in and out (policy.json). Observations come in as the env
 returns them, with scaling and bounds inside; the most likely actions come out.
+
+--controller writes a run of tinyphysics as a controller for the official simulator
+instead, and its weights (.pth) beside it.
 """
 
 from __future__ import annotations
@@ -34,6 +38,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("--out", "DIR", Path, "folder to write to (default: RUN/export)"),
         ("--formats", "NAME,NAME", names, "what to write", FORMATS),
     )
+    text = "controller of a tinyphysics run for comma's controls challenge"
+    add("--controller", type=Path, metavar="FILE.py", help=text)
     add_trust(add, "export a run that you did not sign, which runs its code")
 
 
@@ -47,9 +53,22 @@ def run(arguments: argparse.Namespace) -> int:
     for name in arguments.formats:
         if name not in FORMATS:
             raise OptionError(f"--formats {name}: choose {' or '.join(FORMATS)}")
+    for path in _written(arguments):
+        print(f"Written: {path}")
+    return 0
+
+
+def _written(arguments: argparse.Namespace) -> list[Path]:
+    if arguments.controller is not None:
+        if arguments.out is not None:
+            raise OptionError(
+                "--controller FILE.py says where to write: leave out --out"
+            )
+        from corral.zoo.tinyphysics.controller_export import export_controller
+
+        where = (arguments.run_path, arguments.controller, arguments.checkpoint)
+        return export_controller(*where)
     from corral.train.run.exporting import export_run
 
     where = (arguments.run_path, arguments.out, arguments.checkpoint)
-    for path in export_run(*where, arguments.formats, trust=arguments.trust):
-        print(f"Written: {path}")
-    return 0
+    return export_run(*where, arguments.formats, trust=arguments.trust)

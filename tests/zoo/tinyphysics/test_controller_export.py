@@ -14,6 +14,7 @@ pytest.importorskip("torch", reason="training needs torch")
 
 import plain_tinyphysics as plain
 
+from corral.cli.main import main
 from corral.errors import OptionError
 from corral.train.run.start import begin
 from corral.zoo.tinyphysics import Model, load_route, write_route
@@ -124,6 +125,16 @@ def test_the_file_needs_numpy_alone_and_the_weights_torch_alone(runs, tmp_path):
 
     weights = torch.load(tmp_path / "mine.pth", weights_only=True)
     assert weights["head.layer.weight"].shape == (1, 128)
+
+
+def test_the_command_says_what_it_wrote(runs, tmp_path, capsys):
+    file = tmp_path / "mine.py"
+    assert main(["export", str(runs[TURNS]), "--controller", str(file)]) == 0
+    weights = file.with_suffix(".pth")
+    assert capsys.readouterr().out == f"Written: {file}\nWritten: {weights}\n"
+    both = ["--controller", str(file), "--out", str(tmp_path)]
+    assert main(["export", str(runs[TURNS]), *both]) == 2
+    assert "leave out --out" in capsys.readouterr().err
 
 
 def test_without_the_simulator_the_wheel_is_not_guessed_silently(runs, tmp_path):

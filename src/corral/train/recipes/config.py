@@ -45,6 +45,7 @@ CHANGEABLE = (
     *("on_fault", "max_restarts", "restarts_per_minute", "memory_limit"),
     *("start_timeout", "step_timeout", "reset_timeout"),
     *("total_steps", "stop_at", "best_metric", "best_is", "video"),
+    *("record_every_steps", "record_every_episodes", "record_formats"),
     *("evaluate_every", "evaluate_episodes", "evaluate_length", "final_episodes"),
 )
 
@@ -130,7 +131,18 @@ class RunConfig(BaseModel):
     checkpoint_every: PositiveInt | None = None
     """updates between checkpoints, which end episodes (default: a tenth of the run)"""
     video: Literal["end", "evaluations", "never"] = "end"
-    """when to record env 0, if the env renders (default: end)"""
+    """when to record the policy in an env of its own (default: end)"""
+    record_every_steps: PositiveInt | None = None
+    """env steps between videos of env 0's training episodes (default: none)"""
+    record_every_episodes: PositiveInt | None = None
+    """env 0's episodes between videos of them (default: none)"""
+    record_formats: tuple[Literal["gif", "mp4"], ...] = ()
+    """gif, mp4 or both (default: gif, and mp4 if imageio-ffmpeg is installed)"""
+
+    @property
+    def records(self) -> bool:
+        """Whether training episodes of env 0 are recorded."""
+        return bool(self.record_every_steps or self.record_every_episodes)
 
     @property
     def steps_per_update(self) -> int | None:

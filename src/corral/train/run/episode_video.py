@@ -58,7 +58,9 @@ class VideoScene:
         """What was learnt so far, in an env that draws; OptionError if it does not."""
         if not renders(parts):
             raise OptionError("the env does not render to rgb_array")
-        more = {} if parts.pool.spec.render_mode else {"render_mode": "rgb_array"}
+        # Where slot 0 is recorded, the mode of its env is not that of the others.
+        own = parts.pool.spec.render_mode and not parts.config.records
+        more = {} if own else {"render_mode": "rgb_array"}
         return cls(
             factory=env_factory(parts.config, **more),
             policy=parts.learner.policy.frozen(),

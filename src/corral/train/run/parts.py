@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -37,6 +37,7 @@ from corral.train.run.acting import (
     place_of_acting,
 )
 from corral.train.run.checkpoint import Checkpoint
+from corral.train.run.slot_recording import RecordedFactory
 from corral.train.run.team_envs import TeamFactory
 from corral.train.run.trial_envs import RunTasks, TrialFactory, returns_by_episode
 
@@ -197,24 +198,45 @@ def build(config: RunConfig, opener: OpenPool | None = None, **options: Any) -> 
         opener: opens the pool, where a recipe has a pool of another kind.
         **options: for the learner, beside its settings.
     """
+    if opener is not None and config.records:
+        raise OptionError(
+            f"recipe {config.recipe} has no pictures to record: leave out "
+            "record_every_steps and record_every_episodes"
+        )
     torch.set_num_threads(config.threads)
     device = device_for(config.device)
     with ExitStack() as on_error:
-        pool = (opener or open_pool)(config, config.backend, config.workers)
+        pool = (opener or open_recorded)(config, config.backend, config.workers)
         on_error.callback(pool.close)
         parts = _around(pool, config, device, options)
         on_error.pop_all()
     return parts
 
 
-def open_pool(config: RunConfig, backend: str, workers: int | None) -> Pool:
+def open_recorded(config: RunConfig, backend: str, workers: int | None) -> Pool:
+    """Open the pool that collects; its slot 0 can be recorded if the run records."""
+    if not config.records:
+        return open_pool(config, backend, workers)
+    plain = env_factory(config)
+    first = RecordedFactory(env_factory(config, render_mode="rgb_array"), plain)
+    makers = [first, *[plain] * (config.num_envs - 1)]
+    return open_pool(config, backend, workers, makers)
+
+
+def open_pool(
+    config: RunConfig,
+    backend: str,
+    workers: int | None,
+    makers: Sequence[Factory] | None = None,
+) -> Pool:
     """Open a pool of `num_envs` envs with the config's options."""
     if config.isolation == "slot":
         workers = None
     options = pool_options(
         config, backend=backend, workers=workers, sample_task=tasks_of(config)
     )
-    return Pool.with_options(env_factory(config), config.num_envs, options)
+    envs = env_factory(config) if makers is None else makers
+    return Pool.with_options(envs, config.num_envs, options)
 
 
 def tasks_of(config: RunConfig) -> RunTasks | None:
