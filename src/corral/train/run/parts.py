@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -217,9 +217,11 @@ def open_recorded(config: RunConfig, backend: str, workers: int | None) -> Pool:
     """Open the pool that collects; its slot 0 can be recorded if the run records."""
     if not config.records:
         return open_pool(config, backend, workers)
-    plain = env_factory(config)
-    first = RecordedFactory(env_factory(config, render_mode="rgb_array"), plain)
-    makers = [first, *[plain] * (config.num_envs - 1)]
+    make = env_factory(config)
+    with suppress(OptionError):  # it takes no render_mode, but may have one
+        make = env_factory(config, render_mode="rgb_array")
+    # All of them draw: Stable-Baselines3 takes no envs of two kinds.
+    makers = [RecordedFactory(make), *[make] * (config.num_envs - 1)]
     return open_pool(config, backend, workers, makers)
 
 

@@ -64,21 +64,14 @@ class RecordedFactory:
 
     Attributes:
         make: Makes the env with `render_mode="rgb_array"`.
-        plain: Makes it without, in case it takes no render_mode and has its own.
     """
 
     make: Factory
-    plain: Factory
 
     def __call__(self) -> Any:
         """Make it; OptionError if it cannot draw."""
         draw_without_display()
-        try:
-            made = self.make()
-        except TypeError as error:
-            if "render_mode" not in str(error):
-                raise
-            made = self.plain()
+        made = self.make()
         multi = isinstance(made, PettingZooAdapter)
         env = made.env if multi else made
         mode = getattr(env, "render_mode", None)
@@ -153,12 +146,16 @@ class SlotRecorder:
             return
         step = plan.first_step + self._steps * plan.num_envs
         counted = ((plan.every_steps, step), (plan.every_episodes, self._episodes - 1))
-        due = False
-        for place, (every, now) in enumerate(counted):
-            if every is not None and now >= self._due[place]:
-                self._due[place] = (now // every + 1) * every
-                due = True
+        due = [
+            place
+            for place, (every, now) in enumerate(counted)
+            if every is not None and now >= self._due[place]
+        ]
+        # While a video is encoded none is begun: the next episode is then due.
         if due and (self._encoder is None or self._encoder.poll() is not None):
+            for place in due:
+                every, now = counted[place]
+                self._due[place] = (now // every + 1) * every if every else 0
             plan.folder.mkdir(parents=True, exist_ok=True)
             self._file = FrameFile(plan.folder / f"step-{step:09}.frames")
 

@@ -10,12 +10,16 @@ from __future__ import annotations
 import importlib.util
 import itertools
 import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from corral.errors import requires
+import numpy as np
+from numpy.typing import NDArray
+
+from corral.errors import WriteFailed, requires
 from corral.train.sinks.frame_file import frames_in
 from corral.train.sinks.video import MIN_FRAME_MILLISECONDS, NICENESS
 
@@ -34,21 +38,26 @@ def encode_mp4(frames: Path, path: Path, fps: float) -> None:
     """Write an MP4 (H.264), which browsers and W&B play."""
     with requires(MP4_MISSING):
         import imageio_ffmpeg
-    pictures = frames_in(frames)
+    pictures = map(_even, frames_in(frames))
     first = next(pictures)
-    # Codecs take even sizes only: at most one row and one column are added.
-    writer = imageio_ffmpeg.write_frames(
-        str(path),
-        (first.shape[1], first.shape[0]),
-        fps=fps,
-        macro_block_size=2,
-        ffmpeg_log_level="error",
-        output_params=["-f", "mp4", "-movflags", "+faststart"],
-    )
-    writer.send(None)
-    for picture in itertools.chain([first], pictures):
-        writer.send(picture.tobytes())
-    writer.close()
+    size = f"{first.shape[1]}x{first.shape[0]}"
+    raw = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", size, "-r", str(fps), "-i", "-"]
+    coded = ["-c:v", "libx264", "-pix_fmt", "yuv420p", "-movflags", "+faststart"]
+    command = [imageio_ffmpeg.get_ffmpeg_exe(), "-y", "-v", "error"]
+    with subprocess.Popen(
+        [*command, *raw, *coded, "-f", "mp4", str(path)], stdin=subprocess.PIPE
+    ) as ffmpeg:
+        assert ffmpeg.stdin is not None
+        for picture in itertools.chain([first], pictures):
+            ffmpeg.stdin.write(picture.tobytes())
+    if ffmpeg.returncode:
+        raise WriteFailed(f"ffmpeg ended with status {ffmpeg.returncode}: {path}")
+
+
+def _even(frame: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """H.264 takes even sizes only: repeat the last row or column of others."""
+    height, width = frame.shape[:2]
+    return np.pad(frame, ((0, height % 2), (0, width % 2), (0, 0)), "edge")
 
 
 def encode_gif(frames: Path, path: Path, fps: float) -> None:
