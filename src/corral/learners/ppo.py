@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,6 +28,7 @@ from corral.learners.nets.exported import ExportedPolicy, choice_for, scales_for
 from corral.learners.nets.heads import Gaussian
 from corral.learners.nets.memory import MemoryKind
 from corral.learners.nets.mlp import Activation
+from corral.learners.nets.own import OwnNetwork, own_network
 from corral.learners.optimiser import Optimiser
 from corral.learners.policy import CHOSEN, LOG_PROB, VALUE, NetPolicy
 from corral.learners.protocol import Count, LearnerConfig, setting
@@ -49,12 +50,6 @@ class PPOConfig(LearnerConfig):
         "constant", "how lr falls over the run; to 0 unless constant"
     )
     n_steps: int = setting(2048, "rows of each env per update (default: 2048)", ge=1)
-    rollout_size: int | None = setting(
-        None,
-        "rows of all envs together per update; sets n_steps to rollout_size // "
-        "num_envs (default: none)",
-        ge=1,
-    )
     batch_size: int = setting(
         64, "rows per minibatch; with a memory, of whole envs (default: 64)", ge=1
     )
@@ -131,6 +126,7 @@ class PPO:
         seed: of the initial weights and the order of minibatches.
         total_steps: env steps of the whole run, over all slots, for schedules.
         device: where torch computes.
+        network: makes networks of your own, a function or class; see `nets.own`.
 
     It draws from its own generator; actions are drawn from the collector's.
     """
@@ -144,6 +140,7 @@ class PPO:
         seed: int = 0,
         total_steps: int | None = None,
         device: str = "cpu",
+        network: OwnNetwork | Callable[..., Any] | None = None,
     ) -> None:
         self.config = config = PPOConfig() if config is None else config
         self.total_steps = total_steps
@@ -165,6 +162,8 @@ class PPO:
             log_std=config.log_std_init,
             scale_images=config.scale_images,
             generator=self._generator,
+            own=own_network(network),
+            seed=seed % 2**63,
         ).to(self.device)
         self._optimiser = Optimiser(self.net)
         self.policy = NetPolicy(self.net, observation_space, self.device)

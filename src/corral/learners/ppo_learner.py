@@ -34,6 +34,7 @@ class PPOSettings(Learner):
     group = "ppo"
     charts = PPO_CHARTS
     packages: ClassVar[tuple[str, ...]] = ("torch",)
+    takes_network = True
 
     @classmethod
     def wants(cls, settings: PPOConfig) -> Rows:
@@ -65,4 +66,5 @@ class PPOLearner(PPO, PPOSettings):
             seed=setup.seed,
             total_steps=setup.total_steps,
             device=setup.device,
+            network=setup.network,
         )

@@ -121,6 +121,7 @@ class LearnerSetup:
         settings: The learner's group of the config: an instance of its `Config`.
         pool: The envs, for a learner that collects by itself.
         total_steps: Env steps of the whole run, for schedules.
+        network: Makes the user's networks, a `nets.own.OwnNetwork`; None for others.
     """
 
     spec: EnvSpec
@@ -132,6 +133,7 @@ class LearnerSetup:
     mode: str = "sync"
     normalise_obs: bool = False
     normalise_reward: bool = False
+    network: Any = None
 
 
 class Learner:
@@ -146,6 +148,7 @@ class Learner:
             a chart under its own name.
         packages: distributions whose versions a run writes down.
         needs_pool: whether it cannot be made without envs.
+        takes_network: whether it uses the `network` of its setup.
         trains_teams: whether its envs are PettingZoo's; an observation is then that of
             a team, see `corral.engine.adapters.team`.
 
@@ -161,6 +164,7 @@ class Learner:
     charts: ClassVar[Mapping[str, tuple[str, str]]] = {}
     packages: ClassVar[tuple[str, ...]] = ()
     needs_pool: ClassVar[bool] = False
+    takes_network: ClassVar[bool] = False
     trains_teams: ClassVar[bool] = False
 
     policy: Any

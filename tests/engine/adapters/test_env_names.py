@@ -227,7 +227,8 @@ def test_only_an_id_gives_the_vector_env_a_spec():
 
 
 def test_a_module_that_lacks_a_package_of_its_own_says_which():
-    with pytest.raises(ModuleNotFoundError, match="no_such_package_anywhere"):
+    said = "module 'broken_here' raised an error when imported: ModuleNotFoundError: .*"
+    with pytest.raises(OptionError, match=f"{said}'no_such_package_anywhere'"):
         resolve_env("broken_here:make")
 
 

@@ -159,6 +159,8 @@ NUMBERS = {
         "mode",
         "act_in",
     ),
+    *("wrappers", "network", "network_kwargs", "curriculum", "autoreset", "infos"),
+    *("per_worker", "worker_init", "shared", "sample_task", "task_by", "rollout_size"),
     *("seed", "normalise_obs", "normalise_reward", "checkpoint_every", "ppo"),
     # of single recipes
     *("data", "model", "parallel", "batched", "validation_routes", "test_routes"),

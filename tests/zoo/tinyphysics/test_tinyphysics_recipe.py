@@ -139,8 +139,8 @@ def test_an_epoch_has_as_many_steps_with_any_number_of_envs():
         config = resolve("tinyphysics_steer", {"num_envs": num_envs})
         assert (config.ppo.n_steps, config.steps_per_update) == (rows, 100_000)
     assert resolve("tinyphysics_steer", {"ppo.n_steps": 7}).ppo.n_steps == 7
-    with pytest.raises(OptionError, match="rollout_size is 4, and there are 8 envs"):
-        resolve("tinyphysics_steer", {"ppo.rollout_size": 4})
+    with pytest.raises(OptionError, match="rollout_size is 4, less than one row"):
+        resolve("tinyphysics_steer", {"rollout_size": 4})
 
 
 def test_the_first_written_env_has_56_inputs_and_the_steer_as_its_action():

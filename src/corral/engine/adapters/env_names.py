@@ -20,6 +20,7 @@ import json
 import os
 import pkgutil
 import sys
+import traceback
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -127,12 +128,26 @@ def _imported(name: str, attribute: str) -> Any:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
-            raise  # the module is there; something it imports is not
+            # The module is there; something it imports is not.
+            raise _broken(name, error) from error
         near = near_names(name, _modules_beside(name))
         raise OptionError(
             f"no module {error.name!r} in the working directory or on Python's "
             f"path{near}"
         ) from None
+    except Exception as error:  # it is the user's code
+        raise _broken(name, error) from error
+
+
+def _broken(name: str, error: Exception) -> OptionError:
+    """The error for a module that raises when it is imported."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [one for one in frames if not one.filename.startswith("<frozen")]
+    place = f" ({own[-1].filename}, line {own[-1].lineno})" if own[1:] else ""
+    text = f"{type(error).__name__}: {error}"
+    if isinstance(error, SyntaxError):
+        place = ""  # its text names it
+    return OptionError(f"module {name!r} raised an error when imported: {text}{place}")
 
 
 def _look_here() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ from corral.learners.nets.exported import plain_mlp
 from corral.learners.nets.heads import head_for
 from corral.learners.nets.memory import MEMORIES, MemoryKind
 from corral.learners.nets.mlp import Activation, Mlp, dense
+from corral.learners.nets.own import OwnEncoder, OwnNetwork
 from corral.learners.torch_import import functional, nn
 
 DEFAULT_HIDDEN_SIZES = (64, 64)
@@ -31,6 +33,8 @@ class ActorCritic(nn.Module):  # type: ignore[misc]
         log_std: of a Box's actions, at first.
         scale_images: whether bytes become numbers from 0 to 1.
         generator: where the weights come from.
+        own: makes some of its parts, or None.
+        seed: of the weights of those.
     """
 
     def __init__(
@@ -45,21 +49,38 @@ class ActorCritic(nn.Module):  # type: ignore[misc]
         log_std: float,
         scale_images: bool,
         generator: Any,
+        own: OwnNetwork | None = None,
+        seed: int = 0,
     ) -> None:
         super().__init__()
-        self.encoder = Encoder(observation_space, scale_images, generator)
-        width = self.encoder.width
+        parts = {} if own is None else own.parts(observation_space, action_space, seed)
+        if own is not None and "encoder" in parts:
+            self.encoder: Any = OwnEncoder(parts["encoder"], observation_space)
+            width = own.width_of(self.encoder, observation_space)
+        else:
+            self.encoder = Encoder(observation_space, scale_images, generator)
+            width = self.encoder.width
         self.memory = None
         if memory != "none":
             self.memory = MEMORIES[memory](width, memory_size, generator)
             width = memory_size
         if hidden is None:
-            hidden = () if is_image(observation_space) else DEFAULT_HIDDEN_SIZES
-        self.actor = Mlp(width, hidden, activation, generator)
-        self.critic = Mlp(width, hidden, activation, generator)
-        self.head = head_for(action_space, self.actor.width, generator, log_std)
-        self.value = dense(self.critic.width, 1, 1.0, generator)
-        self._value_weights = (self.value.weight, self.value.bias)
+            seen = "encoder" in parts or is_image(observation_space)
+            hidden = () if seen else DEFAULT_HIDDEN_SIZES
+        towers = (width, hidden, activation, generator)
+        self.actor: Any = parts.get("actor") or Mlp(*towers)
+        self.critic: Any = parts.get("critic") or Mlp(*towers)
+        inputs = None if "actor" in parts else self.actor.width
+        self.head = head_for(action_space, inputs, generator, log_std)
+        self._value_weights: Any = None
+        if "critic" not in parts:
+            self.value = dense(self.critic.width, 1, 1.0, generator)
+            self._value_weights = (self.value.weight, self.value.bias)
+        for name, outputs in (("actor", self.head.outputs), ("critic", 1)):
+            if own is not None and name in parts:
+                own.check_output(name, parts[name], width, outputs)
+        # Whether every part is Corral's.
+        self.is_standard = not parts
 
     def step(self, leaves: Sequence[Any], carry: Any) -> tuple[Any, Any]:
         """Features of one row per slot, and the carry after it."""
@@ -82,8 +103,12 @@ class ActorCritic(nn.Module):  # type: ignore[misc]
     def values(self, features: Any) -> Any:
         """(rows,): what is to be expected from here."""
         critic = self.critic.forward(features)
+        if self._value_weights is None:
+            return critic.reshape(-1)
         return functional.linear(critic, *self._value_weights)[:, 0]
 
     def plain_actor(self) -> Any:
         """Features to outputs of the head, as a plain copy; to be exported."""
+        if self.head.layer is None:
+            return copy.deepcopy(self.actor)
         return plain_mlp(self.actor, self.head.layer)

@@ -36,24 +36,37 @@ HALF_LOG_TAU = 0.5 * math.log(2.0 * math.pi)
 class Head(nn.Module):  # type: ignore[misc]
     """Base of all heads: one dense layer, and choices of `count` numbers.
 
+    Without `inputs` it has no layer: an actor of the user's returns its outputs.
+
     Attributes:
+        outputs: Numbers that an action is made from.
         exact: Whether the action says what was chosen; if not, the rollout keeps both.
     """
 
     exact = True
 
     def __init__(
-        self, space: spaces.Space[Any], inputs: int, outputs: int, generator: Any
+        self,
+        space: spaces.Space[Any],
+        inputs: int | None,
+        outputs: int,
+        generator: Any,
     ) -> None:
         super().__init__()
+        self.outputs = outputs
         self._shape: Any = space.shape
         self._dtype = space.dtype
         self._count = int(np.prod(space.shape or ()))
-        self.layer = dense(inputs, outputs, OUTPUT_GAIN, generator)
-        self._weights = (self.layer.weight, self.layer.bias)
+        self.layer: Any = None
+        self._weights: Any = None
+        if inputs is not None:
+            self.layer = dense(inputs, outputs, OUTPUT_GAIN, generator)
+            self._weights = (self.layer.weight, self.layer.bias)
 
     def forward(self, features: Any) -> Any:
         """(rows, inputs) -> (rows, outputs)."""
+        if self._weights is None:
+            return features
         return functional.linear(features, *self._weights)
 
     def normalised(self, outputs: Array) -> Array:
@@ -81,7 +94,10 @@ class Categorical(Head):
     """
 
     def __init__(
-        self, space: spaces.Discrete | spaces.MultiDiscrete, inputs: int, generator: Any
+        self,
+        space: spaces.Discrete | spaces.MultiDiscrete,
+        inputs: int | None,
+        generator: Any,
     ) -> None:
         counts = space.n if isinstance(space, spaces.Discrete) else space.nvec
         ends = np.cumsum(counts)
@@ -160,7 +176,9 @@ class Categorical(Head):
 class Bernoulli(Head):
     """Bits: MultiBinary. Chosen: (rows, bits) of 0.0 and 1.0."""
 
-    def __init__(self, space: spaces.MultiBinary, inputs: int, generator: Any) -> None:
+    def __init__(
+        self, space: spaces.MultiBinary, inputs: int | None, generator: Any
+    ) -> None:
         super().__init__(space, inputs, int(np.prod(space.shape)), generator)
 
     def sample(self, logits: Array, rng: Generators) -> Choice:
@@ -202,7 +220,7 @@ class Gaussian(Head):
     exact = False
 
     def __init__(
-        self, space: spaces.Box, inputs: int, generator: Any, log_std: float
+        self, space: spaces.Box, inputs: int | None, generator: Any, log_std: float
     ) -> None:
         super().__init__(space, inputs, int(np.prod(space.shape)), generator)
         self._low, self._high = space.low, space.high
@@ -245,7 +263,7 @@ class Gaussian(Head):
 
 
 def head_for(
-    space: spaces.Space[Any], inputs: int, generator: Any, log_std: float
+    space: spaces.Space[Any], inputs: int | None, generator: Any, log_std: float
 ) -> Any:
     """The head that chooses actions of a space."""
     if isinstance(space, spaces.Box) and np.issubdtype(space.dtype, np.floating):

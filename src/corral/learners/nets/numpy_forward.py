@@ -36,6 +36,8 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
 
 def numpy_forward_of(net: ActorCritic) -> NumpyForward | None:
     """Its mirror, if it can have one."""
+    if not net.is_standard:
+        return None
     parts = list(net.encoder.parts)
     plain = net.memory is None and len(parts) == 1 and isinstance(parts[0], Flat)
     on_cpu = net.value.weight.device.type == "cpu"

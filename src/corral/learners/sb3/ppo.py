@@ -16,11 +16,13 @@ from typing import Any
 from gymnasium import spaces
 from stable_baselines3 import PPO
 from stable_baselines3.common.logger import Logger
-from stable_baselines3.common.preprocessing import is_image_space
+from stable_baselines3.common.preprocessing import is_image_space, preprocess_obs
+from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 
 from corral.api.sb3.env import CorralVecEnv
 from corral.engine.pool import Pool
 from corral.errors import OptionError
+from corral.learners.nets.own import OwnNetwork, joined, sampled_leaves
 from corral.learners.ppo import PPOConfig, load_net, saved_net
 from corral.learners.ppo_learner import PPOSettings
 from corral.learners.protocol import LearnerSetup
@@ -86,7 +88,7 @@ class SB3PPO(PPOSettings):
         progress = RunProgress((setup.total_steps or 0) * rows)
         self.generators = GlobalGenerators(setup.seed, setup.device.startswith("cuda"))
         with self.generators.in_place():
-            self.model = _model(self.scales.venv, self.config, setup.device, progress)
+            self.model = _model(self.scales.venv, setup, progress)
         self.predictor = Predictor(self.model.policy, self.scales)
         self.model.set_logger(Logger(folder=None, output_formats=[]))
         self._collector = SB3Collector(
@@ -187,8 +189,10 @@ class SB3PPO(PPOSettings):
         return written
 
 
-def _model(venv: Any, config: PPOConfig, device: str, progress: RunProgress) -> Any:
+def _model(venv: Any, setup: LearnerSetup, progress: RunProgress) -> Any:
+    config: PPOConfig = setup.settings
     kwargs: dict[str, Any] = {
+        **_own_features(setup.network, venv.observation_space),
         "activation_fn": ACTIVATIONS[config.activation],
         "log_std_init": config.log_std_init,
         "normalize_images": config.scale_images,
@@ -215,5 +219,40 @@ def _model(venv: Any, config: PPOConfig, device: str, progress: RunProgress) -> 
         target_kl=config.target_kl,
         policy_kwargs=kwargs,
         stats_window_size=1,
-        device=device,
+        device=setup.device,
     )
+
+
+def _own_features(network: OwnNetwork | None, space: spaces.Space[Any]) -> Any:
+    """Return the arguments for a features extractor of the user's."""
+    if network is None:
+        return {}
+    kind = network.make
+    if not (isinstance(kind, type) and issubclass(kind, BaseFeaturesExtractor)):
+        raise OptionError(
+            f"{network.name}: learner: sb3_ppo takes a class that derives from "
+            "stable_baselines3.common.torch_layers.BaseFeaturesExtractor, not "
+            f"{kind!r:.80}. Derive from it, or use learner: ppo, which takes any "
+            "torch module"
+        )
+    try:
+        leaves = sampled_leaves(space)
+        tried = kind(space, **network.kwargs)
+        obs = preprocess_obs(joined(space, iter(leaves)), space)
+        with torch.no_grad():
+            shape = tuple(tried(obs).shape)
+    except Exception as error:
+        lines = str(error).strip().splitlines() or [""]
+        raise OptionError(
+            f"{network.name}, called with observations of {space}, raised "
+            f"{type(error).__name__}: {lines[0]}"
+        ) from error
+    if shape != (len(leaves[0]), tried.features_dim):
+        raise OptionError(
+            f"{network.name} returned shape {shape} for {len(leaves[0])} observations; "
+            f"its features_dim is {tried.features_dim}"
+        )
+    return {
+        "features_extractor_class": kind,
+        "features_extractor_kwargs": dict(network.kwargs),
+    }

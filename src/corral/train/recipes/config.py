@@ -26,6 +26,7 @@ try:
         PositiveFloat,
         PositiveInt,
         create_model,
+        field_validator,
     )
 except ImportError as error:
     raise MissingExtra("configs need pydantic: pip install 'corral[train]'") from error
@@ -33,6 +34,7 @@ except ImportError as error:
 from corral.learners.ppo import PPOConfig
 from corral.learners.protocol import Rows, Wants
 from corral.learners.registry import learner_class
+from corral.train.recipes.wandb_settings import WandbSettings, written_out
 
 # Settings that a resumed run may change, since they change no number of the training:
 # where envs and networks are computed, how faults are handled, when the run ends, and
@@ -46,6 +48,7 @@ CHANGEABLE = (
     *("start_timeout", "step_timeout", "reset_timeout"),
     *("total_steps", "stop_at", "best_metric", "best_is", "video"),
     *("record_every_steps", "record_every_episodes", "record_formats"),
+    *("devices", "keep_checkpoints", "wandb"),
     *("evaluate_every", "evaluate_episodes", "evaluate_length", "final_episodes"),
 )
 
@@ -70,8 +73,18 @@ class RunConfig(BaseModel):
     """Gymnasium id, module:id or module:function"""
     env_kwargs: dict[str, Any] = {}
     """keyword arguments for the env"""
+    wrappers: tuple[str | dict[str, dict[str, Any] | None], ...] = ()
+    """wrappers of every env, the first one innermost: module:Class, or a name of
+    gymnasium.wrappers; with arguments as {module:Class: {name: value}}"""
     learner: str = "ppo"
     """ppo, sac, taac, td3 (Corral's), sb3_ppo (SB3's), or module:Class"""
+    network: str = ""
+    """module:function or module:Class that makes your own torch networks: encoder,
+    actor, critic (default: Corral's, by the spaces)"""
+    network_kwargs: dict[str, Any] = {}
+    """keyword arguments for the network's function"""
+    curriculum: str = ""
+    """module:function of (pool, steps), called before every update (default: none)"""
     num_envs: PositiveInt = 8
     """number of envs that collect, >= 1 (default: 8)"""
     backend: Literal["auto", "serial", "thread", "process"] = "auto"
@@ -82,6 +95,29 @@ class RunConfig(BaseModel):
     """slot: one process per env; auto: only if the env needs it"""
     repeat: PositiveInt = 1
     """neighbouring envs that play the same episodes (default: 1)"""
+    batched: bool = False
+    """each worker steps one batched env, a gymnasium.vector.VectorEnv, of its slots"""
+    autoreset: Literal["same_step", "next_step"] = "same_step"
+    """when a new episode begins: with the last step of the one before, or at the next
+    step, whose row is then invalid (default: same_step)"""
+    infos: Literal["all", "final", "none"] | tuple[str, ...] = "final"
+    """infos that workers send: those of last steps, all, none, or these keys"""
+    per_worker: str = ""
+    """module:function, called once in each worker; envs find what it returned with
+    corral.this_worker().resource (default: none)"""
+    worker_init: str = ""
+    """module:function, called first in each worker (default: none)"""
+    shared: str | dict[str, str] = {}
+    """arrays with one copy for all workers: {name: file.npy}, or module:function that
+    returns them; envs find them with corral.this_worker().shared"""
+    devices: Literal["auto"] | tuple[str, ...] = ()
+    """devices of workers, by turns, such as [cuda:0, cuda:1]; envs find theirs with
+    corral.this_worker().device"""
+    sample_task: str = ""
+    """module:function of (slot, episode, rng) that draws the task of each episode"""
+    task_by: str | None = None
+    """how envs are told their tasks: a method, reset, options, or module:function of
+    (env, task) (default: the first way that they have)"""
     isolate_rng: bool = False
     """separate global random generators for each env"""
     on_fault: Literal["raise", "restart"] = "raise"
@@ -103,13 +139,16 @@ class RunConfig(BaseModel):
     seed: NonNegativeInt = 0
     """seed of envs, actions and weights (default: 0)"""
     device: str = "cpu"
-    """torch device: cpu, cuda, cuda:1 (default: cpu)"""
+    """torch device: cpu, cuda, cuda:1, or auto, a GPU if there is one (default: cpu)"""
     threads: PositiveInt = 1
     """number of torch threads; more help only large networks (default: 1)"""
     mode: Literal["sync", "two_groups"] = "sync"
     """two_groups: the policy acts for one half while the other steps"""
     act_in: Literal["caller", "workers", "auto"] = "caller"
     """workers: copies of the policy act beside the envs; auto: by measurement"""
+    rollout_size: PositiveInt | None = None
+    """rows of one update over all envs together, shared by them: sets the learner's
+    n_steps to rollout_size / num_envs, rounded down (default: n_steps of each env)"""
     normalise_obs: bool = False
     """scaling of observations by running mean and variance"""
     normalise_reward: bool = False
@@ -130,6 +169,9 @@ class RunConfig(BaseModel):
     """value of best_metric that ends the run (default: none)"""
     checkpoint_every: PositiveInt | None = None
     """updates between checkpoints, which end episodes (default: a tenth of the run)"""
+    keep_checkpoints: NonNegativeInt = 0
+    """number of earlier checkpoints to keep beside last and best, the newest ones, in
+    checkpoints/history (default: 0)"""
     video: Literal["end", "evaluations", "never"] = "end"
     """when to record the policy in an env of its own (default: end)"""
     record_every_steps: PositiveInt | None = None
@@ -138,6 +180,34 @@ class RunConfig(BaseModel):
     """env 0's episodes between videos of them (default: none)"""
     record_formats: tuple[Literal["gif", "mp4"], ...] = ()
     """gif, mp4 or both (default: gif, and mp4 if imageio-ffmpeg is installed)"""
+    wandb: WandbSettings | None = None
+    """logging to Weights & Biases: true, or a group of settings (default: none)"""
+
+    @field_validator("wandb", mode="before")
+    @classmethod
+    def _written_out(cls, value: Any) -> Any:
+        return written_out(value)
+
+    @field_validator("autoreset", mode="before")
+    @classmethod
+    def _as_gymnasium_writes_it(cls, value: Any) -> Any:
+        """`NextStep`, `AutoresetMode.SAME_STEP`: as Gymnasium names them."""
+        text = str(getattr(value, "name", value)).rpartition(".")[2]
+        return "".join(
+            f"_{c}" if c.isupper() and text[i - 1 : i].islower() else c
+            for i, c in enumerate(text)
+        ).lower()
+
+    @field_validator("wrappers")
+    @classmethod
+    def _one_wrapper_each(cls, value: Any) -> Any:
+        for one in value:
+            if not isinstance(one, str) and len(one) != 1:
+                raise ValueError(
+                    f"{one!r} has {len(one)} keys; write `- module:Class: {{name: "
+                    "value}}` for each wrapper"
+                )
+        return value
 
     @property
     def records(self) -> bool:

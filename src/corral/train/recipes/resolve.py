@@ -5,6 +5,7 @@ An error names the key, its value, and the key that was probably meant.
 
 from __future__ import annotations
 
+import copy
 import difflib
 import importlib
 import re
@@ -30,6 +31,8 @@ MAX_NAME_CHARACTERS = 200
 # Names of other libraries, and US spellings, that are accepted for a setting.
 ALIASES = {
     "activation_fn": "activation",
+    "autoreset_mode": "autoreset",
+    "env_wrapper": "wrappers",
     "env_id": "env",
     "learning_rate": "lr",
     "n_envs": "num_envs",
@@ -39,24 +42,37 @@ ALIASES = {
     "normalize_advantage": "normalise_advantage",
     "normalize_obs": "normalise_obs",
     "normalize_reward": "normalise_reward",
+    "num_workers": "workers",
     "total_timesteps": "total_steps",
+    "wrapper": "wrappers",
 }
+# Settings that hold other functions' arguments, which no alias renames.
+FREE_KEYS = ("env_kwargs", "network_kwargs", "shared")
+# Settings of learners that rollout_size decides.
+ROWS_SETTINGS = ("n_steps", "rows")
 
 
-def resolve(source: str, settings: Mapping[str, Any]) -> Any:
+def resolve(source: str | Mapping[str, Any], settings: Mapping[str, Any]) -> Any:
     """The config of a recipe or a YAML file, with these settings on top.
 
     Args:
-        source: `cartpole`, or the path of a YAML file.
+        source: `cartpole`, the path of a YAML file, or what such a file holds.
         settings: dotted keys -> values: `{"num_envs": 4, "ppo.lr": 1e-4}`.
 
     Returns:
         A `RunConfig` with the learner's group; `Config` if the learner is PPO.
     """
-    values = load(Path(source)) if _is_file(source) else {"recipe": source}
+    where = source if isinstance(source, str) else "config"
+    if not isinstance(source, str):
+        values = copy.deepcopy(dict(source))
+    else:
+        values = load(Path(source)) if _is_file(source) else {"recipe": source}
     for key, value in settings.items():
-        put(values, key, value, source)
-    return complete(checked(values, source))
+        put(values, key, value, where)
+    rows = {key.rpartition(".")[2] for key in settings} & set(ROWS_SETTINGS)
+    if rows and "rollout_size" not in settings:
+        values["rollout_size"] = None  # the one that was typed wins
+    return complete(checked(values, where))
 
 
 def recipe_module(name: str) -> ModuleType | None:
@@ -111,7 +127,7 @@ def complete(config: RunConfig) -> RunConfig:
             f"env, and isolation is {config.isolation}: set isolation: slot as well "
             "(--set isolation=slot)"
         )
-    config = shared_out(config)
+    config = _with_rollout_size(config)
     updates = config.updates
     tenth = None if updates is None else -(-updates // CHECKPOINTS_PER_RUN)
     plain = re.sub(r"[^\w.-]", "-", config.env).strip("-.")
@@ -126,20 +142,25 @@ def complete(config: RunConfig) -> RunConfig:
     )
 
 
-def shared_out(config: RunConfig) -> RunConfig:
-    """Share `rollout_size`, the rows of an update, out to the envs: `n_steps`."""
-    group = learner_class(config.learner).group
-    settings = getattr(config, group)
-    size = getattr(settings, "rollout_size", None)
+def _with_rollout_size(config: RunConfig) -> RunConfig:
+    """Share rollout_size among the envs, as the learner's own setting."""
+    size, group = config.rollout_size, learner_class(config.learner).group
     if size is None:
         return config
-    if size < config.num_envs:
+    settings = getattr(config, group)
+    name = next((one for one in ROWS_SETTINGS if hasattr(settings, one)), None)
+    if name is None:
         raise OptionError(
-            f"{group}.rollout_size is {size}, and there are {config.num_envs} envs, "
-            "each of which needs a row: raise rollout_size or lower num_envs"
+            f"rollout_size is {size}, and learner: {config.learner} collects whole "
+            "episodes, or has no setting for its rows; leave it out"
         )
-    rows = {"n_steps": size // config.num_envs}
-    return config.model_copy(update={group: settings.model_copy(update=rows)})
+    rows = size // config.num_envs
+    if not rows:
+        raise OptionError(
+            f"rollout_size is {size}, less than one row for each of the "
+            f"{config.num_envs} envs (num_envs)"
+        )
+    return config.model_copy(update={group: settings.model_copy(update={name: rows})})
 
 
 def check_name(name: str) -> None:
@@ -222,20 +243,57 @@ def checked(values: Mapping[str, Any], where: str) -> RunConfig:
     values = trial_settings.with_group_written_out(translated(values, defaults, where))
     trials = values.get(trial_settings.GROUP) is not None
     kind = kind_of(recipe, values.get("learner"), trials)
+    plain = RunConfig.model_fields["learner"].default
+    chosen = values.get("learner") or defaults.get("learner", plain)
+    group = learner_class(str(chosen)).group
     own = {key.rpartition(".")[2] for key in _keys(kind)}
     others = {key: name for key, name in ALIASES.items() if key not in own}
+    values = _grouped(_both_normalised(values), kind, group, others)
     # A recipe may have settings for several learners; the other groups are left out.
     defaults = {key: defaults[key] for key in defaults if key in kind.model_fields}
-    for group in defaults.keys() & values.keys():
-        if isinstance(values[group], Mapping) and "n_steps" in values[group]:
-            # Instead of a size that would set it.
-            defaults[group] = {**defaults[group], "rollout_size": None}
+    given = values.get(group)
+    if isinstance(given, Mapping) and not given.keys().isdisjoint(ROWS_SETTINGS):
+        defaults.pop("rollout_size", None)  # which would set these
     try:
         merged = _merged(_merged(kind().model_dump(), defaults), values, others)
         return kind.model_validate(merged)
     except ValidationError as error:
         wrong = [_explained(kind, one) for one in error.errors()]
         raise OptionError(f"{where}: " + "; ".join(wrong)) from None
+
+
+def _grouped(
+    values: Mapping[str, Any],
+    kind: type[BaseModel],
+    group: str,
+    aliases: Mapping[str, str],
+) -> dict[str, Any]:
+    """Settings of the learner that stand beside its group, moved into it."""
+    known: Any = kind.model_fields[group].annotation
+    flat: dict[str, Any] = {}
+    for given, value in values.items():
+        key = aliases.get(given, given)
+        if key not in kind.model_fields and key in known.model_fields:
+            flat[given] = value
+    inside = values.get(group) or {}
+    for given, value in flat.items():
+        key = aliases.get(given, given)
+        if isinstance(inside, Mapping) and key in inside:
+            raise OptionError(
+                f"{given} is given twice: {value!r} and {group}.{key}: {inside[key]!r}"
+            )
+    left = {key: value for key, value in values.items() if key not in flat}
+    return {**left, group: {**inside, **flat}} if flat else left
+
+
+def _both_normalised(values: Mapping[str, Any]) -> dict[str, Any]:
+    """`normalize: true`, as RL Zoo writes it, for observations and rewards."""
+    rest = dict(values)
+    for name in ("normalize", "normalise"):
+        if isinstance(value := rest.get(name), bool):
+            del rest[name]
+            rest = {"normalise_obs": value, "normalise_reward": value, **rest}
+    return rest
 
 
 def _merged(
@@ -246,7 +304,7 @@ def _merged(
         key = aliases.get(given, given)
         below = merged.get(key)
         if isinstance(below, Mapping) and isinstance(value, Mapping):
-            value = _merged(below, value, {} if key == "env_kwargs" else aliases)
+            value = _merged(below, value, {} if key in FREE_KEYS else aliases)
         merged[key] = value
     return merged
 

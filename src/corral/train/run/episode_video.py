@@ -56,6 +56,8 @@ class VideoScene:
     @classmethod
     def of(cls, parts: Parts, seed: int) -> VideoScene:
         """What was learnt so far, in an env that draws; OptionError if it does not."""
+        if parts.batched:
+            raise OptionError("batched envs are not recorded")
         if not renders(parts):
             raise OptionError("the env does not render to rgb_array")
         # Where slot 0 is recorded, the mode of its env is not that of the others.

@@ -17,11 +17,13 @@ from typing import Any
 import numpy as np
 
 from corral.core import EnvSpec, Factory
-from corral.engine.adapters.env_names import resolve_env
+from corral.engine.adapters.batched import STEP_MASK_KEY
+from corral.engine.adapters.env_names import is_registered, resolve_env
 from corral.engine.pool import Pool, PoolOptions
 from corral.engine.worker.seeds import EvaluationSeed, episode_seed
 from corral.errors import OptionError, requires
 from corral.learners.episode_batch import EpisodeGatherer
+from corral.learners.nets.own import OwnNetwork
 from corral.learners.protocol import Gatherer, Learner, LearnerSetup, Rows
 from corral.learners.registry import learner_class
 from corral.rollouts.collector import Collector
@@ -37,6 +39,13 @@ from corral.train.run.acting import (
     place_of_acting,
 )
 from corral.train.run.checkpoint import Checkpoint
+from corral.train.run.named_code import (
+    curriculum_of,
+    named,
+    with_wrappers,
+    worker_options,
+    wrappers_of,
+)
 from corral.train.run.slot_recording import RecordedFactory
 from corral.train.run.team_envs import TeamFactory
 from corral.train.run.trial_envs import RunTasks, TrialFactory, returns_by_episode
@@ -57,6 +66,7 @@ class Parts:
         evaluation_pool: The envs of evaluations, once they are needed.
         watch: Called with that pool when it is opened.
         act_in: Where the policy acts: "caller" or "workers".
+        batched: Whether a worker's envs are one batched env by the config.
     """
 
     config: RunConfig
@@ -68,6 +78,7 @@ class Parts:
     evaluation_pool: Pool | None = None
     watch: Callable[[Pool], None] | None = None
     act_in: str = "caller"
+    batched: bool = False
 
     def validate(self) -> dict[str, float]:
         """The metrics of an evaluation while training."""
@@ -141,7 +152,15 @@ class Parts:
 
     def open_pool(self, backend: str, workers: int | None) -> Pool:
         """Open another pool like `pool`, for evaluations."""
-        return open_pool(self.config, backend, workers)
+        batched = self.batched and evaluates_batched(self.config, self.pool.spec)
+        config = self.config.model_copy(update={"batched": batched})
+        return open_pool(config, backend, workers)
+
+    def lead(self, steps: int) -> None:
+        """Have the curriculum change the envs that collect, before their next steps."""
+        curriculum = curriculum_of(self.config)
+        if curriculum is not None:
+            curriculum(self.pool, steps)
 
     def warm_up(self, say: Callable[[str], object]) -> None:
         """Do what comes before the first update of a new run."""
@@ -172,7 +191,7 @@ def build_run(config: RunConfig) -> Parts:
 # Settings of a run that are options of its pools.
 POOL_SETTINGS = (
     *("seed", "isolation", "isolate_rng", "repeat", "on_fault", "max_restarts"),
-    *("restarts_per_minute", "memory_limit"),
+    *("restarts_per_minute", "memory_limit", "infos", "autoreset", "devices"),
     *("start_timeout", "step_timeout", "reset_timeout"),
 )
 
@@ -181,6 +200,7 @@ def env_factory(config: RunConfig, **more: Any) -> Factory:
     """Return what makes one env of the config."""
     kwargs = {**config.env_kwargs, **more}
     factory = resolve_env(config.env, kwargs, syntax="yaml").factory
+    factory = with_wrappers(factory, config)
     if learner_class(config.learner).trains_teams:
         return TeamFactory(factory, config.learner)
     trials = trials_of(config)
@@ -208,7 +228,11 @@ def build(config: RunConfig, opener: OpenPool | None = None, **options: Any) -> 
     with ExitStack() as on_error:
         pool = (opener or open_recorded)(config, config.backend, config.workers)
         on_error.callback(pool.close)
+        batched = opener is None and config.batched
+        if batched:
+            evaluates_batched(config, pool.spec)  # refused now, if it cannot be done
         parts = _around(pool, config, device, options)
+        parts.batched = batched
         on_error.pop_all()
     return parts
 
@@ -234,11 +258,44 @@ def open_pool(
     """Open a pool of `num_envs` envs with the config's options."""
     if config.isolation == "slot":
         workers = None
-    options = pool_options(
-        config, backend=backend, workers=workers, sample_task=tasks_of(config)
+    asked: dict[str, Any] = {"backend": backend, "workers": workers}
+    if (tasks := tasks_of(config)) is not None:
+        asked["sample_task"] = tasks
+    if not config.batched:
+        options = pool_options(config, **asked)
+        envs = env_factory(config) if makers is None else makers
+        return Pool.with_options(envs, config.num_envs, options)
+    check_batched(config)
+    asked |= {"env_kwargs": config.env_kwargs, "wrappers": wrappers_of(config)}
+    options = pool_options(config, batched=True, **asked)
+    return Pool.with_options(config.env, config.num_envs, options)
+
+
+def check_batched(config: RunConfig) -> None:
+    """Refuse batched envs for what takes single ones."""
+    teams = learner_class(config.learner).trains_teams
+    if teams or trials_of(config) is not None:
+        what = f"learner: {config.learner}" if teams else "trials"
+        raise OptionError(
+            f"batched is true, and {what} wraps every env by itself; set batched: false"
+        )
+
+
+def evaluates_batched(config: RunConfig, spec: EnvSpec) -> bool:
+    """Return whether evaluations run in batched envs, too; refuse what cannot be.
+
+    Episodes of an evaluation end one by one, for which a batched env needs a
+    `step_mask`. An id of Gymnasium's has single envs as well.
+    """
+    if not config.batched or spec.metadata.get(STEP_MASK_KEY):
+        return config.batched
+    if is_registered(config.env.rpartition(":")[2]):
+        return False
+    raise OptionError(
+        f"batched is true, and the step of {config.env} takes no step_mask: "
+        "evaluations cannot stop the envs whose episodes are over. Give its step the "
+        "argument step_mask, or set batched: false"
     )
-    envs = env_factory(config) if makers is None else makers
-    return Pool.with_options(envs, config.num_envs, options)
 
 
 def tasks_of(config: RunConfig) -> RunTasks | None:
@@ -252,13 +309,25 @@ def tasks_of(config: RunConfig) -> RunTasks | None:
 def pool_options(config: RunConfig, **more: Any) -> PoolOptions:
     """Return the pool options of a config; `more` are those of one pool."""
     asked = {name: getattr(config, name) for name in POOL_SETTINGS}
-    return PoolOptions(**{**asked, "infos": "final", **more})
+    return PoolOptions(**{**asked, **worker_options(config), **more})
 
 
 def setup_for(
     config: RunConfig, pool: Pool | None, spec: EnvSpec, device: str
 ) -> LearnerSetup:
     """Return what a learner is made from."""
+    network = None
+    if config.network:
+        kind = learner_class(config.learner)
+        if not kind.takes_network:
+            raise OptionError(
+                f"network is {config.network!r}, and learner: {config.learner} has "
+                f"networks of its own (see {kind.group} in `corral config`): use "
+                "learner: ppo or sb3_ppo, or leave network out"
+            )
+        name = f"network {config.network}"
+        make = named("network", config.network)
+        network = OwnNetwork(make, name, config.network_kwargs)
     return LearnerSetup(
         spec=spec,
         settings=learner_settings(config),
@@ -269,17 +338,24 @@ def setup_for(
         mode=config.mode,
         normalise_obs=config.normalise_obs,
         normalise_reward=config.normalise_reward,
+        network=network,
     )
 
 
 def _around(
     pool: Pool, config: RunConfig, device: str, options: dict[str, Any]
 ) -> Parts:
+    curriculum_of(config)  # named wrongly, it is refused now
     setup = setup_for(config, pool, pool.spec, device)
     learner = learner_class(config.learner).make(setup, **options)
     own = learner.collector()
     if own is not None:
         check_own_collector(config)
+        if config.autoreset != "same_step":
+            raise OptionError(
+                f"autoreset is {config.autoreset!r}, and {config.learner} collects by "
+                "itself, with same_step: set autoreset: same_step, or learner: ppo"
+            )
         return Parts(config, pool, learner, own)
     policy = acting_policy(config, learner.policy)
     act_in = place_of_acting(config, pool, policy)
@@ -314,6 +390,8 @@ def _check_for_episodes(config: RunConfig) -> None:
 
 def device_for(name: str) -> str:
     """Return the device, if this machine has it."""
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
     kind, _, number = name.partition(":")
     if kind == "cpu" and not number:
         return name

@@ -3,12 +3,12 @@
     # signature: hmac-sha256 KEY MAC
 
 To evaluate or resume a run is to run what its config names: `env: module:function`
-with `env_kwargs`, and `learner: module:Class`. So a config is trusted only if this
-user's key signed exactly
-its bytes, and with them where links among the run's files lead, since a resumed run
-writes to those. Nothing else in the folder is code: checkpoints are read as data, and a
-config beside a checkpoint of another run still runs what it always ran. The folder's
-own path is not signed, so a run can be moved and copied.
+with `env_kwargs`, `learner: module:Class`, `wrappers`, `network` and so on. So a config
+is trusted only if this user's key signed exactly its bytes, and with them where links
+among the run's files lead, since a resumed run writes to those. Nothing else in the
+folder is code: checkpoints are read as data, and a config beside a checkpoint of
+another run still runs what it always ran. The folder's own path is not signed, so a run
+can be moved and copied.
 
 Guarantees: settings and signature are replaced together; what is parsed is what was
 checked.
@@ -51,6 +51,11 @@ def read(directory: RunDirectory) -> RunConfig:
             f"{directory.config} names the learner {learner!r}, whose code would be "
             "run: use corral eval"
         )
+    if network := values.get("network"):
+        raise OptionError(
+            f"{directory.config} names the network {network!r}, whose code would be "
+            "run: use corral eval"
+        )
     return _config(directory, values)
 
 
@@ -84,10 +89,19 @@ def _signed(directory: RunDirectory, body: str) -> bytes:
     return body.encode() + b"\0" + json.dumps(links, sort_keys=True).encode()
 
 
+# Settings whose values name code, beside env and learner.
+CODE = (
+    *("wrappers", "network", "curriculum", "per_worker", "worker_init"),
+    *("shared", "sample_task", "task_by"),
+)
+
+
 def _called(values: dict[str, Any]) -> str:
     """What a config names, in the order in which it is run."""
     kwargs, learner = values.get("env_kwargs"), values.get("learner")
     more = f" with {kwargs!r:.200}" if kwargs else ""
     own = learner is not None and learner not in LEARNERS
     first = f"learner {learner!r:.200} and " if own else ""
-    return f"{first}env {values.get('env')!r:.200}{more}"
+    others = [f"{key} {values[key]!r:.200}" for key in CODE if values.get(key)]
+    last = f", and {', '.join(others)}" if others else ""
+    return f"{first}env {values.get('env')!r:.200}{more}{last}"

@@ -112,6 +112,7 @@ def resume(
             files = ReplayFiles(directory.replay, replay_of(parts.learner))
             files.load(moment.replay, source)
             if moment.update:  # else the first episodes are those of a new run
+                parts.lead(moment.steps)
                 parts.collector.end_episodes(moment.update)
         progress = Progress.model_validate(dict(moment))
         ranking = ("best_metric", "best_is")
@@ -216,7 +217,8 @@ def changed(
     new = complete(checked(values, where))
     then, now = (dict(_flat(one.model_dump())) for one in (config, new))
     for key, value in now.items():
-        if value != then.get(key) and key not in config.changeable:
+        free = key.partition(".")[0] in config.changeable
+        if value != then.get(key) and not free:
             why = REASONS.get(key, "the numbers of its training depend on it")
             again = another_run(str(directory.path), {key: value}, typed=bool(command))
             raise OptionError(

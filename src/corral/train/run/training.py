@@ -119,6 +119,7 @@ class Training:
     def collect(self) -> Gathered:
         """Collect what the learner wants."""
         count = wants_of(self.config).count
+        self.parts.lead(self.progress.steps)
         rollout: Gathered = self.parts.collector.collect(count)
         # A learner that collects by itself may learn at the same time.
         self._time_split.own["learning"] += getattr(rollout, "learning_seconds", 0.0)
@@ -181,6 +182,7 @@ class Training:
         with self._time_split.spent_on("saving"):
             self.outputs.cut_episodes(self._unended)
             self._unended = set(self._slots)
+            self.parts.lead(self.progress.steps)  # before the next episodes begin
             self.parts.collector.end_episodes(self.progress.update)
             self._save_last()
 
@@ -282,7 +284,7 @@ class Training:
     def _compared(self, seconds: float, split: dict[str, float]) -> dict[str, Any]:
         """Compare the run's speed with that of one env."""
         steps, say = self.progress.steps - self._began_at, self.outputs.console.say
-        if not steps or self._lost_processes:
+        if not steps or self._lost_processes or self.parts.batched:
             return {}  # in this process, such an env would be the end of the run
         try:
             text = compared(self.parts, steps, seconds, split)

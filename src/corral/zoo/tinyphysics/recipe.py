@@ -224,6 +224,11 @@ class UnsteadyPID:
 
 def build(config: Config) -> TinyPhysicsParts:
     """Open the pool and make a learner for what it shows."""
+    if config.wrappers:
+        raise OptionError(
+            f"wrappers is {config.wrappers!r}, and recipe {config.recipe} makes its "
+            "own envs: leave it out, or write a config with env: instead of recipe:"
+        )
     routes = RouteSplit.of(config)
     # Now: the first visit to a damaged one may come after hours.
     check_routes([*routes.training, *routes.validation, *routes.test])
