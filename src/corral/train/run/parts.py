@@ -241,11 +241,16 @@ def open_recorded(config: RunConfig, backend: str, workers: int | None) -> Pool:
     """Open the pool that collects; its slot 0 can be recorded if the run records."""
     if not config.records:
         return open_pool(config, backend, workers)
+    if config.batched:
+        raise OptionError(
+            "record_every_steps and record_every_episodes record a single env, and "
+            "batched is true: set batched: false"
+        )
     make = env_factory(config)
     with suppress(OptionError):  # it takes no render_mode, but may have one
         make = env_factory(config, render_mode="rgb_array")
     # All of them draw: Stable-Baselines3 takes no envs of two kinds.
-    makers = [RecordedFactory(make), *[make] * (config.num_envs - 1)]
+    makers: list[Factory] = [RecordedFactory(make), *[make] * (config.num_envs - 1)]
     return open_pool(config, backend, workers, makers)
 
 
