@@ -15,12 +15,14 @@ instead, and its weights (.pth) beside it.
 from __future__ import annotations
 
 import argparse
+from importlib import import_module
 from pathlib import Path
 
 from corral.cli.options import add_options, names
 from corral.errors import OptionError
 from corral.train.commands.argument_types import add_trust
 from corral.train.commands.requirements import Need, config_near, training_in
+from corral.zoo import CONTROLLERS
 
 SUMMARY = "write a trained policy as a torch program and as ONNX"
 FORMATS = ("torch", "onnx")
@@ -64,10 +66,9 @@ def _written(arguments: argparse.Namespace) -> list[Path]:
             raise OptionError(
                 "--controller FILE.py says where to write: leave out --out"
             )
-        from corral.zoo.tinyphysics.controller_export import export_controller
-
         where = (arguments.run_path, arguments.controller, arguments.checkpoint)
-        return export_controller(*where)
+        found: list[Path] = import_module(CONTROLLERS).export_controller(*where)
+        return found
     from corral.train.run.exporting import export_run
 
     where = (arguments.run_path, arguments.out, arguments.checkpoint)

@@ -69,3 +69,5 @@ EXTRAS = {
 }
 # Name -> the module of its evaluation.
 EVALUATIONS = {"tinyphysics": "corral.zoo.tinyphysics.eval_command"}
+# `corral export --controller`: the module whose `export_controller` writes it.
+CONTROLLERS = "corral.zoo.tinyphysics.controller_export"
