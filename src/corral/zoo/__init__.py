@@ -49,7 +49,6 @@ FILES = {
 # Name -> its module, for recipes with code.
 MODULES = {
     "box_jump": "corral.zoo.box_jump.recipe",
-    "grid_world": "corral.zoo.grid_world.recipe",
     "tinyphysics": "corral.zoo.tinyphysics.recipe",
     "tinyphysics_steer": "corral.zoo.tinyphysics.recipe",
     "tinyphysics_tuned": "corral.zoo.tinyphysics.recipe",

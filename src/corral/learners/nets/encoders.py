@@ -13,6 +13,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from corral.engine.adapters.team import MASK_KEY
 from corral.errors import SpaceMismatch
 from corral.learners.nets.cnn import Cnn, is_image
 from corral.learners.torch_import import functional, nn, torch
@@ -43,6 +44,21 @@ def split(space: spaces.Space[Any], obs: Any) -> list[NDArray[Any]]:
     if isinstance(space, (spaces.Dict, spaces.Tuple)):
         return [leaf for key, inner in _inner(space) for leaf in split(inner, obs[key])]
     return [obs]
+
+
+def mask_leaf(space: spaces.Space[Any], action_space: spaces.Space[Any]) -> int | None:
+    """The number of the leaf that masks actions; None if there is none."""
+    if isinstance(action_space, spaces.Discrete):
+        options = int(action_space.n)
+    elif isinstance(action_space, spaces.MultiDiscrete):
+        options = int(action_space.nvec.sum())
+    else:
+        return None
+    masks = f"observation[{MASK_KEY!r}]"
+    for number, (path, leaf) in enumerate(leaf_spaces(space)):
+        if path == masks and leaf.shape == (options,):
+            return number
+    return None
 
 
 def _inner(

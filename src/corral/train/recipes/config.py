@@ -13,13 +13,14 @@ stands on its own. The last group, here `ppo`, belongs to the learner.
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from corral.errors import MissingExtra
 
 try:
     from pydantic import (
         BaseModel,
+        BeforeValidator,
         ConfigDict,
         Field,
         NonNegativeInt,
@@ -50,7 +51,13 @@ CHANGEABLE = (
     *("record_every_steps", "record_every_episodes", "record_formats"),
     *("devices", "keep_checkpoints", "wandb"),
     *("evaluate_every", "evaluate_episodes", "evaluate_length", "final_episodes"),
+    "evaluate_against",
 )
+# How a run sees agents; "flattened" is another name of joint.
+View = Annotated[
+    Literal["shared", "joint", "team"],
+    BeforeValidator(lambda view: "joint" if view == "flattened" else view),
+]
 
 
 class RunConfig(BaseModel):
@@ -78,6 +85,14 @@ class RunConfig(BaseModel):
     gymnasium.wrappers; with arguments as {module:Class: {name: value}}"""
     learner: str = "ppo"
     """ppo, sac, taac, td3 (Corral's), sb3_ppo (SB3's), or module:Class"""
+    view: View | None = None
+    """agents of PettingZoo's envs: shared policy, joint (as one agent), or team"""
+    pad: bool = False
+    """(view: shared) equal spaces for agents that differ, by padding"""
+    opponents: Literal["self", "random"] = "self"
+    """who plays the other agents: the same policy, or random moves against one agent"""
+    evaluate_against: Literal["self", "random"] | None = None
+    """who plays them in evaluations; each agent in turn (default: as opponents)"""
     network: str = ""
     """module:function or module:Class that makes your own torch networks: encoder,
     actor, critic (default: Corral's, by the spaces)"""

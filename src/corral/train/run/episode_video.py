@@ -64,7 +64,7 @@ class VideoScene:
         own = parts.pool.spec.render_mode and not parts.config.records
         more = {} if own else {"render_mode": "rgb_array"}
         return cls(
-            factory=env_factory(parts.config, **more),
+            factory=env_factory(parts.config, evaluating=True, **more),
             policy=parts.learner.policy.frozen(),
             obs_norm=copy.deepcopy(parts.obs_norm),
             seed=seed,

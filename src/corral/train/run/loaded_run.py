@@ -19,6 +19,7 @@ from corral.train.run.episode_video import VideoScene
 from corral.train.run.outputs import line_of
 from corral.train.run.parts import Parts, build_run, setup_for
 from corral.train.run.start import changed, in_the_users_words, load_moment
+from corral.train.run.team_learners import make_learner
 
 # Those to take if the asked one is missing, in this order.
 CHECKPOINTS = ("best", "last", "interrupted")
@@ -113,6 +114,6 @@ def load_policy(path: Path, spec: EnvSpec, which: str = "best") -> Any:
             f"{config.learner}, normalise_obs {config.normalise_obs}): use corral eval"
         )
     moment.check(moment.env, spec, chosen)
-    learner = kind.make(setup_for(config, None, spec, "cpu"))
+    learner = make_learner(config, setup_for(config, None, spec, "cpu"))
     learner.load_state_dict(moment.learner)
     return learner.policy.deterministic()

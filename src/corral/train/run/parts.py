@@ -26,6 +26,7 @@ from corral.learners.episode_batch import EpisodeGatherer
 from corral.learners.nets.own import OwnNetwork
 from corral.learners.protocol import Gatherer, Learner, LearnerSetup, Rows
 from corral.learners.registry import learner_class
+from corral.learners.shared.learner import SharedLearner
 from corral.rollouts.collector import Collector
 from corral.rollouts.evaluation import SUCCESS_KEYS, Evaluation, evaluate, success_of
 from corral.rollouts.normalise import ObsNorm, RewardNorm
@@ -47,7 +48,12 @@ from corral.train.run.named_code import (
     wrappers_of,
 )
 from corral.train.run.slot_recording import RecordedFactory
-from corral.train.run.team_envs import TeamFactory
+from corral.train.run.team_learners import (
+    agents_factory,
+    make_learner,
+    remark_of,
+    seats_of,
+)
 from corral.train.run.trial_envs import RunTasks, TrialFactory, returns_by_episode
 
 with requires("training needs torch: pip install 'corral[train]'"):
@@ -154,7 +160,7 @@ class Parts:
         """Open another pool like `pool`, for evaluations."""
         batched = self.batched and evaluates_batched(self.config, self.pool.spec)
         config = self.config.model_copy(update={"batched": batched})
-        return open_pool(config, backend, workers)
+        return open_pool(config, backend, workers, evaluating=True)
 
     def lead(self, steps: int) -> None:
         """Have the curriculum change the envs that collect, before their next steps."""
@@ -167,14 +173,14 @@ class Parts:
 
     def remark(self) -> str:
         """Return what else there is to say at the start of a run; "" for nothing."""
-        return ""
+        return remark_of(self.config, self.pool)
 
     def tasks(self, purpose: str, count: int) -> list[Any] | None:
         """Return the tasks of "validation" or "test" episodes; None for no tasks."""
         tasks = self.pool.sample_task
-        return (
-            tasks.for_purpose(purpose, count) if isinstance(tasks, RunTasks) else None
-        )
+        if isinstance(tasks, RunTasks):
+            return tasks.for_purpose(purpose, count)
+        return seats_of(self.config, self.pool, count)
 
     def measured(self, result: Evaluation) -> dict[str, float]:
         """Return more metrics of an evaluation."""
@@ -196,15 +202,15 @@ POOL_SETTINGS = (
 )
 
 
-def env_factory(config: RunConfig, **more: Any) -> Factory:
+def env_factory(config: RunConfig, *, evaluating: Any = False, **more: Any) -> Factory:
     """Return what makes one env of the config."""
     kwargs = {**config.env_kwargs, **more}
     factory = resolve_env(config.env, kwargs, syntax="yaml").factory
     factory = with_wrappers(factory, config)
-    if learner_class(config.learner).trains_teams:
-        return TeamFactory(factory, config.learner)
     trials = trials_of(config)
-    return factory if trials is None else TrialFactory(factory, trials)
+    if trials is not None:
+        return TrialFactory(factory, trials)
+    return agents_factory(config, factory, evaluating)
 
 
 OpenPool = Callable[[Any, str, int | None], Pool]
@@ -259,6 +265,8 @@ def open_pool(
     backend: str,
     workers: int | None,
     makers: Sequence[Factory] | None = None,
+    *,
+    evaluating: bool = False,
 ) -> Pool:
     """Open a pool of `num_envs` envs with the config's options."""
     if config.isolation == "slot":
@@ -268,7 +276,8 @@ def open_pool(
         asked["sample_task"] = tasks
     if not config.batched:
         options = pool_options(config, **asked)
-        envs = env_factory(config) if makers is None else makers
+        factory = env_factory(config, evaluating=evaluating)
+        envs = factory if makers is None else makers
         return Pool.with_options(envs, config.num_envs, options)
     check_batched(config)
     asked |= {"env_kwargs": config.env_kwargs, "wrappers": wrappers_of(config)}
@@ -352,7 +361,7 @@ def _around(
 ) -> Parts:
     curriculum_of(config)  # named wrongly, it is refused now
     setup = setup_for(config, pool, pool.spec, device)
-    learner = learner_class(config.learner).make(setup, **options)
+    learner = make_learner(config, setup, **options)
     own = learner.collector()
     if own is not None:
         check_own_collector(config)
@@ -371,7 +380,9 @@ def _around(
         return Parts(config, pool, learner, episodes, act_in=act_in)
     space = pool.spec.observation_space
     obs_norm = ObsNorm(space) if config.normalise_obs else None
-    reward_norm = RewardNorm(learner.gamma) if config.normalise_reward else None
+    # Where agents share a policy, the learner scales the rewards of each.
+    scaled = config.normalise_reward and not isinstance(learner, SharedLearner)
+    reward_norm = RewardNorm(learner.gamma) if scaled else None
     rows = Collector(
         pool,
         policy,
