@@ -151,7 +151,7 @@ def test_the_first_written_env_has_56_inputs_and_the_steer_as_its_action():
         assert spec.observation_space.shape == (56,)
         assert (spec.action_space.low, spec.action_space.high) == (-2.0, 2.0)
         obs = Collector(built.pool, UnsteadyPID(STEERS, scaled=True)).collect(400).obs
-        assert np.abs(obs).max() <= 20.0
+        assert np.abs(obs).max() <= 5.0
     finally:
         built.close()
 
