@@ -7,11 +7,11 @@
     python benchmarks/learning.py --steps 5000      much too short: does it run at all?
     python benchmarks/learning.py --backend serial  in this process: the same numbers
 
-A score is the mean return of 100 episodes with the policy's likeliest actions.
-CartPole, Pendulum and the memory task are scored by their best checkpoint, as `corral
-train` does at its end, on episodes that had no part in choosing it, and so is the grid
-world, beside random play; Ant, like its peer, by the policy that training ended with.
-The status is 0 if every claim is met.
+A score is the mean return of 100 episodes (PyBullet robots: 20) with the policy's
+likeliest actions. All but Ant are scored by their best checkpoint, as `corral train`
+does at its end, on episodes that had no part in choosing it; the grid world beside
+random play. Ant, like its peer, is scored by the policy that training ended with. The
+status is 0 if every claim is met.
 """
 
 from __future__ import annotations
@@ -52,6 +52,8 @@ ALONE = {"final_episodes": 0, "video": "never"}
 SOLVED = 475.0
 MARGIN = 3.0
 """More than ten standard errors of random play's return in the grid world."""
+BALANCED = 290.0
+"""Of 300 steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,6 +247,10 @@ CLAIMS: dict[str, Callable[[Bench], list[Verdict]]] = {
     "ant": walks_like_its_peer,
     "grid_world_flattened": lambda bench: beats_random_play(bench, "flattened"),
     "grid_world_shared": lambda bench: beats_random_play(bench, "shared"),
+    "bullet_pendulum": lambda bench: reaches(
+        bench, "bullet_pendulum", "bullet_pendulum", BALANCED
+    ),
+    "upkie": lambda bench: reaches(bench, "upkie", "Upkie", BALANCED),
 }
 
 

@@ -75,6 +75,15 @@ class LoadedRun:
         with in_the_users_words(self.config, self._command):
             return self.parts.evaluate(episodes, seed, stochastic)
 
+    def show(
+        self, episodes: int, seed: int, stochastic: bool = False
+    ) -> Evaluation | None:
+        """Play episodes in a window; None if the user closed it."""
+        from corral.train.run.live_view import show
+
+        with in_the_users_words(self.config, self._command):
+            return show(self.parts, episodes, seed, stochastic)
+
     def restarts(self) -> list[str]:
         """Return a line for each restart of an env or worker, the latest if many."""
         pool = self.parts.evaluation_pool

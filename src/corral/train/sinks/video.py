@@ -82,6 +82,13 @@ class VideoFrames:
 # Asked of a worker whose resource is VideoFrames --------------------------------------
 
 
+def start_video(env: Any, speed: float) -> int:
+    """Skip steps that a GIF could not show, of envs with so many steps a second."""
+    frames: VideoFrames = this_worker().resource
+    frames.stride = max(1, int(speed * MIN_FRAME_MILLISECONDS / 1000))
+    return frames.stride
+
+
 def capture_frame(env: Any) -> int:
     """Take a picture; after so many steps it is time for the next one."""
     frames: VideoFrames = this_worker().resource
