@@ -91,6 +91,7 @@ class Links:
         self.engine, self.options, self.build = engine, options, build
         self.sites: list[SiteLink] = []
         self.count = 0
+        self.waiting_seconds = 0.0
         self.faults: deque[Fault] = deque(maxlen=KEPT_FAULTS)
         self.on_restart: Callable[[Fault], None] | None = None
         # By site: the call that is not answered, and when it began.
@@ -106,19 +107,28 @@ class Links:
         self.sites = [SiteLink(n, link) for n, link in enumerate(started)]
         return self._built(range(count))
 
+    def compare(self, link: Link) -> None:
+        """Compare the versions of a host that has no site."""
+        self.sites = [SiteLink(0, link)]
+        self._compare([0])
+
     def _built(self, numbers: Sequence[int]) -> list[Any]:
         """Compare versions, then build; raises what went wrong there."""
+        sites = self.sites
+        self._compare(numbers)
+        for n in numbers:
+            sites[n].sent = {}
+            method, args = self.build(n, sites[n].generation)
+            self.send(n, method, args)
+        return [answer.value for answer in self.answers(numbers)]
+
+    def _compare(self, numbers: Sequence[int]) -> None:
         engine, sites = self.engine, self.sites
         packages = self.options.packages
         asked = {n: engine.call(sites[n].link, "about", packages) for n in numbers}
         found = self._first_answers(asked)
         ours = versions(packages)
         check_versions(ours, {sites[n].node: said for n, said in found.items()})
-        for n in numbers:
-            sites[n].sent = {}
-            method, args = self.build(n, sites[n].generation)
-            self.send(n, method, args)
-        return [answer.value for answer in self.answers(numbers)]
 
     def _first_answers(self, asked: dict[int, Any]) -> dict[int, Any]:
         """Where the hosts are, and their versions."""
@@ -184,7 +194,9 @@ class Links:
                 oldest = min(self._pending[n][1] for n in waiting)
                 left = max(0.0, oldest + limit - perf_counter())
             calls = {n: self._pending[n][0] for n in waiting}
+            began = perf_counter()
             ready = self.engine.ready([*calls.values()], left)
+            self.waiting_seconds += perf_counter() - began
             late = [] if ready else waiting
             for number in [n for n in waiting if calls[n] in ready]:
                 found[number] = self._answer(number)

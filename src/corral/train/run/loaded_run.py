@@ -56,6 +56,7 @@ class LoadedRun:
         sizes = {
             "num_envs": num_envs or config.num_envs,
             "workers": workers or config.workers,
+            "cluster": None,  # evaluations run on this machine
             "repeat": 1,  # evaluations have no groups, so any number of envs will do
         }
         self.config: RunConfig = config.model_copy(update=sizes)

@@ -8,6 +8,8 @@ evaluations of a run can be compared.
 from __future__ import annotations
 
 import difflib
+import functools
+import importlib
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -31,6 +33,7 @@ from corral.rollouts.collector import Collector
 from corral.rollouts.evaluation import SUCCESS_KEYS, Evaluation, evaluate, success_of
 from corral.rollouts.normalise import ObsNorm, RewardNorm
 from corral.rollouts.rollout import EpisodeSummary
+from corral.rollouts.site_group import SiteGroup
 from corral.train.recipes.config import RunConfig, learner_settings, wants_of
 from corral.train.recipes.resolve import recipe_module
 from corral.train.recipes.trials import trials_of
@@ -112,7 +115,10 @@ class Parts:
             # As the envs that collect were placed: measuring again would say the same.
             layout = self.pool.layout
             workers = None if layout.backend == "serial" else layout.workers
-            self.evaluation_pool = self.open_pool(layout.backend, workers)
+            place = layout.backend, workers
+            if isinstance(self.pool, SiteGroup):  # the driver evaluates by itself
+                place = "auto", None
+            self.evaluation_pool = self.open_pool(*place)
             if self.watch is not None:
                 self.watch(self.evaluation_pool)
         policy = self.learner.policy
@@ -191,7 +197,14 @@ def build_run(config: RunConfig) -> Parts:
     """Build what a run is made of, by its recipe's own `build` if it has one."""
     module = recipe_module(config.recipe)
     maker: Callable[[RunConfig], Parts] = build if module is None else module.build
-    return maker(config)
+    parts = maker(config)
+    if config.cluster is not None and not isinstance(parts.pool, SiteGroup):
+        parts.close()
+        raise OptionError(
+            f"cluster: recipe {config.recipe} makes its envs on this machine; leave "
+            "cluster out"
+        )
+    return parts
 
 
 # Settings of a run that are options of its pools.
@@ -232,7 +245,13 @@ def build(config: RunConfig, opener: OpenPool | None = None, **options: Any) -> 
     torch.set_num_threads(config.threads)
     device = device_for(config.device)
     with ExitStack() as on_error:
+<<<<<<< HEAD
         pool = (opener or open_recorded)(config, config.backend, config.workers)
+=======
+        if config.cluster is not None:
+            opener = _cluster_opener(config, opener)
+        pool = (opener or open_pool)(config, config.backend, config.workers)
+>>>>>>> main
         on_error.callback(pool.close)
         batched = opener is None and config.batched
         if batched:
@@ -243,6 +262,7 @@ def build(config: RunConfig, opener: OpenPool | None = None, **options: Any) -> 
     return parts
 
 
+<<<<<<< HEAD
 def open_recorded(config: RunConfig, backend: str, workers: int | None) -> Pool:
     """Open the pool that collects; its slot 0 can be recorded if the run records."""
     if not config.records:
@@ -258,17 +278,46 @@ def open_recorded(config: RunConfig, backend: str, workers: int | None) -> Pool:
     # All of them draw: Stable-Baselines3 takes no envs of two kinds.
     makers: list[Factory] = [RecordedFactory(make), *[make] * (config.num_envs - 1)]
     return open_pool(config, backend, workers, makers)
+=======
+def _cluster_opener(config: RunConfig, own: OpenPool | None) -> OpenPool:
+    """What opens a cluster in place of a pool."""
+    if own is not None:
+        raise OptionError(
+            f"cluster: recipe {config.recipe} makes its envs on this machine; leave "
+            "cluster out"
+        )
+    # By name: it is a room above this one.
+    there = importlib.import_module("corral.cluster.run_envs")
+    opened: OpenPool = functools.partial(open_pool, make=there.open_sites)
+    return opened
+>>>>>>> main
 
 
 def open_pool(
     config: RunConfig,
     backend: str,
     workers: int | None,
+<<<<<<< HEAD
     makers: Sequence[Factory] | None = None,
     *,
     evaluating: bool = False,
+=======
+    *,
+    evaluating: bool = False,
+    make: Callable[..., Any] | None = None,
+>>>>>>> main
 ) -> Pool:
-    """Open a pool of `num_envs` envs with the config's options."""
+    """Open a pool of `num_envs` envs with the config's options.
+
+    Args:
+        config: of the run.
+        backend: of the pool.
+        workers: of the pool.
+        evaluating: whether the envs are for evaluations.
+        make: makes something else of the config, the env, their number and options.
+    """
+    if make is None:
+        make = lambda _, *given: Pool.with_options(*given)  # noqa: E731
     if config.isolation == "slot":
         workers = None
     asked: dict[str, Any] = {"backend": backend, "workers": workers}
@@ -277,12 +326,18 @@ def open_pool(
     if not config.batched:
         options = pool_options(config, **asked)
         factory = env_factory(config, evaluating=evaluating)
+<<<<<<< HEAD
         envs = factory if makers is None else makers
         return Pool.with_options(envs, config.num_envs, options)
+=======
+        opened: Pool = make(config, factory, config.num_envs, options)
+        return opened
+>>>>>>> main
     check_batched(config)
     asked |= {"env_kwargs": config.env_kwargs, "wrappers": wrappers_of(config)}
     options = pool_options(config, batched=True, **asked)
-    return Pool.with_options(config.env, config.num_envs, options)
+    opened = make(config, config.env, config.num_envs, options)
+    return opened
 
 
 def check_batched(config: RunConfig) -> None:
