@@ -268,6 +268,9 @@ def checked(values: Mapping[str, Any], where: str) -> RunConfig:
     values = _grouped(_both_normalised(values), kind, group, others)
     # A recipe may have settings for several learners; the other groups are left out.
     defaults = {key: defaults[key] for key in defaults if key in kind.model_fields}
+    given = values.get(group)
+    if isinstance(given, Mapping) and not given.keys().isdisjoint(ROWS_SETTINGS):
+        defaults.pop("rollout_size", None)  # which would set these
     try:
         merged = _merged(_merged(kind().model_dump(), defaults), values, others)
         return kind.model_validate(merged)

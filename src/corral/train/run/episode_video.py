@@ -61,7 +61,9 @@ class VideoScene:
             raise OptionError("batched envs are not recorded")
         if not renders(parts):
             raise OptionError("the env does not render to rgb_array")
-        more = {} if parts.pool.spec.render_mode else {"render_mode": "rgb_array"}
+        # Where slot 0 is recorded, the mode of its env is not that of the others.
+        own = parts.pool.spec.render_mode and not parts.config.records
+        more = {} if own else {"render_mode": "rgb_array"}
         return cls(
             factory=env_factory(parts.config, evaluating=True, **more),
             policy=parts.learner.policy.frozen(),
