@@ -50,12 +50,8 @@ CHANGEABLE = (
     *("on_fault", "max_restarts", "restarts_per_minute", "memory_limit"),
     *("start_timeout", "step_timeout", "reset_timeout"),
     *("total_steps", "stop_at", "best_metric", "best_is", "video"),
-<<<<<<< HEAD
     *("record_every_steps", "record_every_episodes", "record_formats"),
-    *("devices", "keep_checkpoints", "wandb"),
-=======
     *("devices", "keep_checkpoints", "wandb", "cluster"),
->>>>>>> main
     *("evaluate_every", "evaluate_episodes", "evaluate_length", "final_episodes"),
     "evaluate_against",
 )
@@ -194,7 +190,6 @@ class RunConfig(BaseModel):
     """number of earlier checkpoints to keep beside last and best, the newest ones, in
     checkpoints/history (default: 0)"""
     video: Literal["end", "evaluations", "never"] = "end"
-<<<<<<< HEAD
     """when to record the policy in an env of its own (default: end)"""
     record_every_steps: PositiveInt | None = None
     """env steps between videos of env 0's training episodes (default: none)"""
@@ -202,12 +197,9 @@ class RunConfig(BaseModel):
     """env 0's episodes between videos of them (default: none)"""
     record_formats: tuple[Literal["gif", "mp4"], ...] = ()
     """gif, mp4 or both (default: gif, and mp4 if imageio-ffmpeg is installed)"""
-=======
-    """when to record env 0, if the env renders (default: end)"""
     cluster: ClusterSettings | None = None
     """envs on the machines of a Ray cluster: its address, or a group of settings
     (default: none)"""
->>>>>>> main
     wandb: WandbSettings | None = None
     """logging to Weights & Biases: true, or a group of settings (default: none)"""
 

@@ -11,7 +11,7 @@ import difflib
 import functools
 import importlib
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -237,21 +237,14 @@ def build(config: RunConfig, opener: OpenPool | None = None, **options: Any) -> 
         opener: opens the pool, where a recipe has a pool of another kind.
         **options: for the learner, beside its settings.
     """
-    if opener is not None and config.records:
-        raise OptionError(
-            f"recipe {config.recipe} has no pictures to record: leave out "
-            "record_every_steps and record_every_episodes"
-        )
     torch.set_num_threads(config.threads)
     device = device_for(config.device)
     with ExitStack() as on_error:
-<<<<<<< HEAD
-        pool = (opener or open_recorded)(config, config.backend, config.workers)
-=======
         if config.cluster is not None:
             opener = _cluster_opener(config, opener)
+        if config.records:
+            opener = _recording_opener(config, opener)
         pool = (opener or open_pool)(config, config.backend, config.workers)
->>>>>>> main
         on_error.callback(pool.close)
         batched = opener is None and config.batched
         if batched:
@@ -262,23 +255,6 @@ def build(config: RunConfig, opener: OpenPool | None = None, **options: Any) -> 
     return parts
 
 
-<<<<<<< HEAD
-def open_recorded(config: RunConfig, backend: str, workers: int | None) -> Pool:
-    """Open the pool that collects; its slot 0 can be recorded if the run records."""
-    if not config.records:
-        return open_pool(config, backend, workers)
-    if config.batched:
-        raise OptionError(
-            "record_every_steps and record_every_episodes record a single env, and "
-            "batched is true: set batched: false"
-        )
-    make = env_factory(config)
-    with suppress(OptionError):  # it takes no render_mode, but may have one
-        make = env_factory(config, render_mode="rgb_array")
-    # All of them draw: Stable-Baselines3 takes no envs of two kinds.
-    makers: list[Factory] = [RecordedFactory(make), *[make] * (config.num_envs - 1)]
-    return open_pool(config, backend, workers, makers)
-=======
 def _cluster_opener(config: RunConfig, own: OpenPool | None) -> OpenPool:
     """What opens a cluster in place of a pool."""
     if own is not None:
@@ -290,22 +266,36 @@ def _cluster_opener(config: RunConfig, own: OpenPool | None) -> OpenPool:
     there = importlib.import_module("corral.cluster.run_envs")
     opened: OpenPool = functools.partial(open_pool, make=there.open_sites)
     return opened
->>>>>>> main
+
+
+def _recording_opener(config: RunConfig, own: OpenPool | None) -> OpenPool:
+    """What opens a pool whose slot 0 can be recorded."""
+    keys = "record_every_steps and record_every_episodes"
+    if own is not None:
+        where = f"recipe {config.recipe}" if config.cluster is None else "a cluster"
+        raise OptionError(f"{where} has no pictures to record: leave out {keys}")
+    if config.batched:
+        raise OptionError(f"{keys} record a single env: set batched: false")
+    return functools.partial(open_pool, make=_recorded)
+
+
+def _recorded(
+    config: RunConfig, factory: Factory, num_envs: int, options: PoolOptions
+) -> Pool:
+    with suppress(OptionError):  # it takes no render_mode, but may have one
+        factory = env_factory(config, render_mode="rgb_array")
+    # All of them draw: Stable-Baselines3 takes no envs of two kinds.
+    makers: list[Factory] = [RecordedFactory(factory), *[factory] * (num_envs - 1)]
+    return Pool.with_options(makers, num_envs, options)
 
 
 def open_pool(
     config: RunConfig,
     backend: str,
     workers: int | None,
-<<<<<<< HEAD
-    makers: Sequence[Factory] | None = None,
-    *,
-    evaluating: bool = False,
-=======
     *,
     evaluating: bool = False,
     make: Callable[..., Any] | None = None,
->>>>>>> main
 ) -> Pool:
     """Open a pool of `num_envs` envs with the config's options.
 
@@ -326,13 +316,8 @@ def open_pool(
     if not config.batched:
         options = pool_options(config, **asked)
         factory = env_factory(config, evaluating=evaluating)
-<<<<<<< HEAD
-        envs = factory if makers is None else makers
-        return Pool.with_options(envs, config.num_envs, options)
-=======
         opened: Pool = make(config, factory, config.num_envs, options)
         return opened
->>>>>>> main
     check_batched(config)
     asked |= {"env_kwargs": config.env_kwargs, "wrappers": wrappers_of(config)}
     options = pool_options(config, batched=True, **asked)
