@@ -147,7 +147,8 @@ class Links:
                     node, said = engine.result(waiting.pop(number))
                 except SiteGone as gone:
                     if self.sites[number].generation:  # on a node that is being lost
-                        raise one_error_for([self._lost(number, "start", str(gone))])
+                        fault = self._lost(number, "start", str(gone))
+                        raise one_error_for([fault]) from None
                     raise ClusterError(
                         f"site {number} could not start: {gone}"
                     ) from None
