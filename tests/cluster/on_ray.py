@@ -247,7 +247,65 @@ def bad_input_is_refused_in_seconds(ray):
     refused((FaultError, ClusterError), make(**missing), "a_module_of_this_machine")
 
 
+def a_run_learns_the_weights_of_one_machine(ray, recipe="cartpole", envs=6, rows=32):
+    import torch
+
+    from corral.train.run.start import begin
+
+    small = {"num_envs": envs, "ppo.n_steps": rows, "ppo.n_epochs": 2, "video": "never"}
+    small |= {"normalise_obs": True, "total_steps": 9 * envs * rows}
+    group = {"address": ray.address, "cpus_per_site": 1, "sites": 3}
+    places = {"here": {"act_in": "workers"}, "there": {"cluster": group}}
+    weights = {}
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ.update(CORRAL_RUNS=f"{folder}/runs", CORRAL_KEY=f"{folder}/key")
+        for name, more in places.items():
+            training = begin(recipe, {**small, **more}, out=Path(folder) / name)
+            with training:
+                for _ in range(3):
+                    training.learn(training.collect())
+                net = training.parts.learner.state_dict()["net"]
+                weights[name] = {key: value.clone() for key, value in net.items()}
+    for key, value in weights["here"].items():
+        assert torch.equal(value, weights["there"][key]), key
+
+
+def a_run_of_ant_does_too(ray):
+    a_run_learns_the_weights_of_one_machine(ray, "ant", 6, 16)
+
+
+TOKEN = "0123456789abcdef" * 4
+STRANGER = """
+import on_ray, time
+class Ray: address = "{address}"
+began = time.monotonic()
+try:
+    on_ray.cluster_at(Ray, on_ray.Rooms, 4, sites=1).close()
+    print("connected")
+except on_ray.ClusterError as error:
+    print(f"[{{time.monotonic() - began:.1f}} s]", " ".join(str(error).split()))
+"""
+
+
+def a_wrong_or_missing_token_is_refused(ray):
+    text = STRANGER.format(address=ray.address)
+    strangers = {
+        "wrong": {"RAY_AUTH_TOKEN": "f" * 64},
+        "missing": {"RAY_AUTH_MODE": "disabled"},
+        "right": {},
+    }
+    for name, env in strangers.items():
+        with tempfile.TemporaryDirectory() as folder:
+            driver = raylets.run_script(text, Path(folder), **env)
+            said, _ = driver.communicate(timeout=60)
+        print(f"{name} token: {said}")
+        assert ("connected" in said) == (name == "right"), said
+        assert name == "right" or "token" in said, said
+
+
 def main(names: list[str]) -> None:
+    if names == ["a_wrong_or_missing_token_is_refused"]:
+        os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=TOKEN)
     with raylets.raylets() as ray:
         for name in names:
             began = time.monotonic()

@@ -19,7 +19,7 @@ SETTINGS = {
     "health_check_timeout_ms": 1000,
     "health_check_failure_threshold": 3,
 }
-STORE = 120 << 20
+STORE = 200 << 20
 
 
 def set_environment(folder: str) -> None:

@@ -64,3 +64,11 @@ def test_losses_and_nodes_that_join():
 @pytest.mark.slow
 def test_bad_input_is_refused():
     on_raylets("bad_input_is_refused_in_seconds", seconds=300)
+    on_raylets("a_wrong_or_missing_token_is_refused", seconds=200)
+
+
+@pytest.mark.slow
+def test_runs_learn_the_weights_of_one_machine():
+    on_raylets(
+        "a_run_learns_the_weights_of_one_machine", "a_run_of_ant_does_too", seconds=400
+    )

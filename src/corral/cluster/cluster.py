@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from itertools import count
+from time import perf_counter
 from typing import Any, NoReturn
+
+import numpy as np
 
 from corral.cluster.collector import ClusterFiller
 from corral.cluster.engine import Engine, Node, Parts
@@ -30,6 +34,7 @@ from corral.engine.keywords import (
 )
 from corral.engine.pool import Pool, PoolOptions
 from corral.engine.pool.options import root_seed
+from corral.engine.pool.stats import Stats, Times, WorkerStats
 from corral.errors import ClosedError, CorralError, Fault, OptionError, OrderError
 from corral.rollouts.episode_run import Episode, EpisodeItem, EpisodeOptions
 from corral.rollouts.normalise import ObsNorm
@@ -214,7 +219,7 @@ class Cluster(SiteGroup):
             from corral.cluster.ray_engine import RayEngine
 
             engine = RayEngine(asked.address, asked.working_dir)
-        self._engine = engine
+        self._engine, self._opened = engine, perf_counter()
         try:
             self._connect(asked, options)
         except BaseException:
@@ -253,7 +258,7 @@ class Cluster(SiteGroup):
         workers = layout.workers * wanted
         many = f"{wanted} site{'s' * (wanted > 1)} on {nodes} node{'s' * (nodes > 1)}"
         self.layout = Placement(
-            layout.backend, workers, self.num_envs, f"{many}: cluster"
+            layout.backend, workers, self.num_envs, f"{many} of a cluster"
         )
 
     def _build_call(self, number: int, generation: int) -> tuple[str, tuple[Any, ...]]:
@@ -494,6 +499,17 @@ class Cluster(SiteGroup):
     def call_on_restart(self, hook: Callable[[Fault], None] | None) -> None:
         """Call the hook at every restart of an env, a worker or a site."""
         self._links.on_restart = hook
+
+    def times(self) -> Stats:
+        """The driver's time; waiting for sites is one worker's steps."""
+        links = self._links
+        seconds, waiting = perf_counter() - self._opened, links.waiting_seconds
+        none = np.zeros((1, 1), np.int64)
+        steps, slots = Times(none, np.array([waiting])), range(self.num_envs)
+        site = WorkerStats(0, slots, os.getpid(), seconds, waiting, None, None)
+        resets = Times(none, np.zeros(1))
+        policy = max(0.0, seconds - waiting)
+        return Stats(seconds, policy, waiting, 0.0, steps, resets, (site,))
 
     def stats(self) -> ClusterStats:
         """The load of nodes and sites."""

@@ -25,7 +25,7 @@ from corral.cluster.site import Answer
 from corral.engine.faults.report import one_error_for
 from corral.engine.faults.restart_limits import RestartBudget
 from corral.engine.worker.serialization import Found
-from corral.errors import ClusterError, CorralError, Fault, OrderError
+from corral.errors import ClusterError, CorralError, Fault, NodeLost, OrderError
 
 # Seconds for a host to start on a node with free CPUs.
 START_SECONDS = 60.0
@@ -91,6 +91,7 @@ class Links:
         self.engine, self.options, self.build = engine, options, build
         self.sites: list[SiteLink] = []
         self.count = 0
+        self.waiting_seconds = 0.0
         self.faults: deque[Fault] = deque(maxlen=KEPT_FAULTS)
         self.on_restart: Callable[[Fault], None] | None = None
         # By site: the call that is not answered, and when it began.
@@ -106,19 +107,28 @@ class Links:
         self.sites = [SiteLink(n, link) for n, link in enumerate(started)]
         return self._built(range(count))
 
+    def compare(self, link: Link) -> None:
+        """Compare the versions of a host that has no site."""
+        self.sites = [SiteLink(0, link)]
+        self._compare([0])
+
     def _built(self, numbers: Sequence[int]) -> list[Any]:
         """Compare versions, then build; raises what went wrong there."""
+        sites = self.sites
+        self._compare(numbers)
+        for n in numbers:
+            sites[n].sent = {}
+            method, args = self.build(n, sites[n].generation)
+            self.send(n, method, args)
+        return [answer.value for answer in self.answers(numbers)]
+
+    def _compare(self, numbers: Sequence[int]) -> None:
         engine, sites = self.engine, self.sites
         packages = self.options.packages
         asked = {n: engine.call(sites[n].link, "about", packages) for n in numbers}
         found = self._first_answers(asked)
         ours = versions(packages)
         check_versions(ours, {sites[n].node: said for n, said in found.items()})
-        for n in numbers:
-            sites[n].sent = {}
-            method, args = self.build(n, sites[n].generation)
-            self.send(n, method, args)
-        return [answer.value for answer in self.answers(numbers)]
 
     def _first_answers(self, asked: dict[int, Any]) -> dict[int, Any]:
         """Where the hosts are, and their versions."""
@@ -136,6 +146,9 @@ class Links:
                 try:
                     node, said = engine.result(waiting.pop(number))
                 except SiteGone as gone:
+                    if self.sites[number].generation:  # on a node that is being lost
+                        fault = self._lost(number, "start", str(gone))
+                        raise one_error_for([fault]) from None
                     raise ClusterError(
                         f"site {number} could not start: {gone}"
                     ) from None
@@ -184,7 +197,9 @@ class Links:
                 oldest = min(self._pending[n][1] for n in waiting)
                 left = max(0.0, oldest + limit - perf_counter())
             calls = {n: self._pending[n][0] for n in waiting}
+            began = perf_counter()
             ready = self.engine.ready([*calls.values()], left)
+            self.waiting_seconds += perf_counter() - began
             late = [] if ready else waiting
             for number in [n for n in waiting if calls[n] in ready]:
                 found[number] = self._answer(number)
@@ -269,18 +284,24 @@ class Links:
     # Losing ---------------------------------------------------------------------------
 
     def restart(self, fault: Fault) -> None:
-        """Start a lost site again; raises if that is not asked for, or not allowed."""
-        number = fault.site
-        assert number is not None, "a site was lost"
-        budget, site = self.options.budget, self.sites[number]
-        delay = budget.spend(number, monotonic()) if self.options.restarts else None
-        if delay is None:
-            gave_up = self.options.restarts
-            raise one_error_for([replace(fault, gave_up=gave_up)])
-        sleep(delay)
-        self._note(fault)
-        self.move(number)
-        assert site.number == number
+        """Start a lost site again; raises if that is not asked for, or not allowed.
+
+        One that is lost while it starts is started once more.
+        """
+        while True:
+            number = fault.site
+            assert number is not None, "a site was lost"
+            budget, restarts = self.options.budget, self.options.restarts
+            delay = budget.spend(number, monotonic()) if restarts else None
+            if delay is None:
+                raise one_error_for([replace(fault, gave_up=restarts)])
+            sleep(delay)
+            self._note(fault)
+            try:
+                self.move(number)
+                return
+            except NodeLost as error:
+                fault = error.fault
 
     def move(self, number: int, node: str | None = None) -> None:
         """Start a site anew, on another node if named; its slots begin again."""

@@ -27,6 +27,7 @@ with requires("a cluster needs Ray: pip install 'corral[ray]' ({error})"):
     import ray
     from ray import exceptions
     from ray._private import services
+    from ray._private.authentication.authentication_utils import is_token_auth_enabled
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 # Seconds for a connection, and for the head node's first answer.
@@ -53,6 +54,7 @@ class RayEngine:
             raise OptionError(f"working_dir is {working_dir!r}, which is not a folder")
         if self._connected:
             _connect(address)
+        self.address: str = ray.get_runtime_context().gcs_address
 
     # Nodes ----------------------------------------------------------------------------
 
@@ -229,11 +231,12 @@ def find_cluster(address: str) -> str:
     if found is None:
         raise ClusterError(f"no Ray cluster is running on this machine; {started}")
     host, _, port = found.rpartition(":")
+    given = "" if address == found else f" (address {address!r})"
     try:
         socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
     except (OSError, ValueError) as error:
         raise ClusterError(
-            f"no Ray cluster is at {found} ({error}); {started}"
+            f"no Ray cluster is at {found}{given}: {error}; {started}"
         ) from None
     _check_answer(found)
     return found
@@ -264,12 +267,24 @@ def _check_answer(address: str) -> None:
 
 
 def _refused(address: str, error: BaseException) -> ClusterError:
-    said = str(error).strip().partition("\n")[0]
+    said = " ".join(str(error).split()).partition(". ")[0]
     return ClusterError(
         f"the cluster at {address} refused this process: {said}. If it has a token, "
-        "set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN (or RAY_AUTH_TOKEN_PATH) to the "
-        "same token here"
+        "set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN (or RAY_AUTH_TOKEN_PATH) here to "
+        "the token of its nodes"
     )
+
+
+def health_checks() -> float:
+    """Seconds until the cluster notices a dead node, by its settings."""
+    config = ray._raylet.Config
+    times = config.health_check_failure_threshold()
+    return float(config.health_check_period_ms() * times) / 1000.0
+
+
+def has_token() -> bool:
+    """Whether processes need a token to connect."""
+    return bool(is_token_auth_enabled())
 
 
 # Errors -------------------------------------------------------------------------------

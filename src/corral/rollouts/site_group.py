@@ -8,6 +8,7 @@ from typing import Any
 
 from corral.core import Autoreset, EnvSpec, Policy
 from corral.engine.executors.assign import Placement
+from corral.engine.pool import Stats
 from corral.rollouts.episode_run import Episode, EpisodeItem, EpisodeOptions
 from corral.rollouts.normalise import ObsNorm
 from corral.rollouts.published_policy import PolicyFactory, PublishedPolicy
@@ -51,6 +52,10 @@ class SiteGroup(ABC):
         norm: ObsNorm | None,
     ) -> dict[int, Episode]:
         """Run items there; returns episodes by number."""
+
+    @abstractmethod
+    def times(self) -> Stats:
+        """The driver's time: waiting for the sites, which counts as steps, or not."""
 
     @abstractmethod
     def drain(self) -> None:

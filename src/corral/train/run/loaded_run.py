@@ -56,6 +56,7 @@ class LoadedRun:
         sizes = {
             "num_envs": num_envs or config.num_envs,
             "workers": workers or config.workers,
+            "cluster": None,  # evaluations run on this machine
             "repeat": 1,  # evaluations have no groups, so any number of envs will do
         }
         self.config: RunConfig = config.model_copy(update=sizes)
@@ -74,6 +75,15 @@ class LoadedRun:
         """Run exactly this many episodes."""
         with in_the_users_words(self.config, self._command):
             return self.parts.evaluate(episodes, seed, stochastic)
+
+    def show(
+        self, episodes: int, seed: int, stochastic: bool = False
+    ) -> Evaluation | None:
+        """Play episodes in a window; None if the user closed it."""
+        from corral.train.run.live_view import show
+
+        with in_the_users_words(self.config, self._command):
+            return show(self.parts, episodes, seed, stochastic)
 
     def restarts(self) -> list[str]:
         """Return a line for each restart of an env or worker, the latest if many."""

@@ -11,6 +11,7 @@ import re
 import shlex
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
+from pathlib import Path
 
 from corral.errors import Fault
 from corral.rollouts.evaluation import Evaluation
@@ -19,7 +20,7 @@ from corral.train.recipes.config import RunConfig
 from corral.train.run.directory import RunDirectory, write_text
 from corral.train.run.failure import RunFailure, written_about
 from corral.train.run.parts import CUT_KEY, FAILED_KEY
-from corral.train.sinks import Sink, jsonl
+from corral.train.sinks import Sink, VideoSink, jsonl
 from corral.train.sinks.console import ConsoleSink
 from corral.train.sinks.tensorboard import TensorboardSink
 
@@ -62,6 +63,13 @@ class Outputs:
         jsonl.append(self._directory.metrics, [metrics], step)
         for sink in self._sinks:
             sink.write(metrics, step)
+
+    def video(self, name: str, path: Path, step: int) -> None:
+        """Print where a video is, and pass it on to the sinks that take videos."""
+        self.console.say(f"Video       {path}", "dim")
+        for sink in self._sinks:
+            if isinstance(sink, VideoSink):
+                sink.video(name, path, step)
 
     def write_fault(self, fault: Fault, count: int, step: int) -> None:
         """Print and write a restart, with the number of restarts so far."""

@@ -8,9 +8,11 @@ evaluations of a run can be compared.
 from __future__ import annotations
 
 import difflib
+import functools
+import importlib
 import math
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +33,7 @@ from corral.rollouts.collector import Collector
 from corral.rollouts.evaluation import SUCCESS_KEYS, Evaluation, evaluate, success_of
 from corral.rollouts.normalise import ObsNorm, RewardNorm
 from corral.rollouts.rollout import EpisodeSummary
+from corral.rollouts.site_group import SiteGroup
 from corral.train.recipes.config import RunConfig, learner_settings, wants_of
 from corral.train.recipes.resolve import recipe_module
 from corral.train.recipes.trials import trials_of
@@ -47,6 +50,7 @@ from corral.train.run.named_code import (
     worker_options,
     wrappers_of,
 )
+from corral.train.run.slot_recording import RecordedFactory
 from corral.train.run.team_learners import (
     agents_factory,
     make_learner,
@@ -111,7 +115,10 @@ class Parts:
             # As the envs that collect were placed: measuring again would say the same.
             layout = self.pool.layout
             workers = None if layout.backend == "serial" else layout.workers
-            self.evaluation_pool = self.open_pool(layout.backend, workers)
+            place = layout.backend, workers
+            if isinstance(self.pool, SiteGroup):  # the driver evaluates by itself
+                place = "auto", None
+            self.evaluation_pool = self.open_pool(*place)
             if self.watch is not None:
                 self.watch(self.evaluation_pool)
         policy = self.learner.policy
@@ -190,7 +197,14 @@ def build_run(config: RunConfig) -> Parts:
     """Build what a run is made of, by its recipe's own `build` if it has one."""
     module = recipe_module(config.recipe)
     maker: Callable[[RunConfig], Parts] = build if module is None else module.build
-    return maker(config)
+    parts = maker(config)
+    if config.cluster is not None and not isinstance(parts.pool, SiteGroup):
+        parts.close()
+        raise OptionError(
+            f"cluster: recipe {config.recipe} makes its envs on this machine; leave "
+            "cluster out"
+        )
+    return parts
 
 
 # Settings of a run that are options of its pools.
@@ -226,6 +240,10 @@ def build(config: RunConfig, opener: OpenPool | None = None, **options: Any) -> 
     torch.set_num_threads(config.threads)
     device = device_for(config.device)
     with ExitStack() as on_error:
+        if config.cluster is not None:
+            opener = _cluster_opener(config, opener)
+        if config.records:
+            opener = _recording_opener(config, opener)
         pool = (opener or open_pool)(config, config.backend, config.workers)
         on_error.callback(pool.close)
         batched = opener is None and config.batched
@@ -237,10 +255,59 @@ def build(config: RunConfig, opener: OpenPool | None = None, **options: Any) -> 
     return parts
 
 
-def open_pool(
-    config: RunConfig, backend: str, workers: int | None, *, evaluating: bool = False
+def _cluster_opener(config: RunConfig, own: OpenPool | None) -> OpenPool:
+    """What opens a cluster in place of a pool."""
+    if own is not None:
+        raise OptionError(
+            f"cluster: recipe {config.recipe} makes its envs on this machine; leave "
+            "cluster out"
+        )
+    # By name: it is a room above this one.
+    there = importlib.import_module("corral.cluster.run_envs")
+    opened: OpenPool = functools.partial(open_pool, make=there.open_sites)
+    return opened
+
+
+def _recording_opener(config: RunConfig, own: OpenPool | None) -> OpenPool:
+    """What opens a pool whose slot 0 can be recorded."""
+    keys = "record_every_steps and record_every_episodes"
+    if own is not None:
+        where = f"recipe {config.recipe}" if config.cluster is None else "a cluster"
+        raise OptionError(f"{where} has no pictures to record: leave out {keys}")
+    if config.batched:
+        raise OptionError(f"{keys} record a single env: set batched: false")
+    return functools.partial(open_pool, make=_recorded)
+
+
+def _recorded(
+    config: RunConfig, factory: Factory, num_envs: int, options: PoolOptions
 ) -> Pool:
-    """Open a pool of `num_envs` envs with the config's options."""
+    with suppress(OptionError):  # it takes no render_mode, but may have one
+        factory = env_factory(config, render_mode="rgb_array")
+    # All of them draw: Stable-Baselines3 takes no envs of two kinds.
+    makers: list[Factory] = [RecordedFactory(factory), *[factory] * (num_envs - 1)]
+    return Pool.with_options(makers, num_envs, options)
+
+
+def open_pool(
+    config: RunConfig,
+    backend: str,
+    workers: int | None,
+    *,
+    evaluating: bool = False,
+    make: Callable[..., Any] | None = None,
+) -> Pool:
+    """Open a pool of `num_envs` envs with the config's options.
+
+    Args:
+        config: of the run.
+        backend: of the pool.
+        workers: of the pool.
+        evaluating: whether the envs are for evaluations.
+        make: makes something else of the config, the env, their number and options.
+    """
+    if make is None:
+        make = lambda _, *given: Pool.with_options(*given)  # noqa: E731
     if config.isolation == "slot":
         workers = None
     asked: dict[str, Any] = {"backend": backend, "workers": workers}
@@ -249,11 +316,13 @@ def open_pool(
     if not config.batched:
         options = pool_options(config, **asked)
         factory = env_factory(config, evaluating=evaluating)
-        return Pool.with_options(factory, config.num_envs, options)
+        opened: Pool = make(config, factory, config.num_envs, options)
+        return opened
     check_batched(config)
     asked |= {"env_kwargs": config.env_kwargs, "wrappers": wrappers_of(config)}
     options = pool_options(config, batched=True, **asked)
-    return Pool.with_options(config.env, config.num_envs, options)
+    opened = make(config, config.env, config.num_envs, options)
+    return opened
 
 
 def check_batched(config: RunConfig) -> None:

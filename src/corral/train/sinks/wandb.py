@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from corral.errors import OptionError, requires
@@ -49,6 +50,11 @@ class WandbSink:
     def write(self, metrics: Mapping[str, float], step: int) -> None:
         """Log the metrics."""
         self._run.log(dict(metrics), step=step)
+
+    def video(self, name: str, path: Path, step: int) -> None:
+        """Upload a video; W&B's step never goes back, so its own is a number beside."""
+        film = wandb.Video(str(path), format=path.suffix[1:])
+        self._run.log({f"videos/{name}": film, f"videos/{name}_step": step})
 
     def close(self) -> None:
         """Send what is left, and finish the run."""
