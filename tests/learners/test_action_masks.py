@@ -5,8 +5,7 @@ import pytest
 from gymnasium import spaces
 
 torch = pytest.importorskip("torch", reason="learners need torch")
-
-from corral.learners.nets.heads import head_for
+heads = pytest.importorskip("corral.learners.nets.heads")
 
 FEATURES = 3
 
@@ -22,7 +21,7 @@ ROWS = 4
 
 
 def outputs(space, allowed):
-    head = head_for(space, FEATURES, torch.Generator().manual_seed(0), 0.0)
+    head = heads.head_for(space, FEATURES, torch.Generator().manual_seed(0), 0.0)
     features = torch.randn(ROWS, FEATURES, generator=torch.Generator().manual_seed(1))
     return head, head(features, torch.as_tensor(allowed)), head(features)
 

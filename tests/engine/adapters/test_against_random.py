@@ -12,7 +12,7 @@ tictactoe = pytest.importorskip(
 
 
 def game(seed, seat):
-    """Play the first free cell; return the rewards, the last info, and what was seen."""
+    """Play free cells; return the reward, whether it was won, and what was seen."""
     env = corral.AgainstRandom(tictactoe.env())
     env.set_task(seat)
     seen, _ = env.reset(seed=seed)
