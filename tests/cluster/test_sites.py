@@ -247,6 +247,19 @@ def test_restarts_are_counted_and_limited():
             collector.collect(2)
 
 
+def test_a_site_may_be_lost_while_it_is_started_again():
+    engine = InProcess()
+    options = dict(ROOMS, on_node_loss="restart")
+    with cluster_of(Rooms, 4, 2, engine, **options) as cluster:
+        collector = corral.Collector(cluster, Walker())
+        collector.collect(2)
+        # Of site 0: its rows, and what builds its successor.
+        engine.lose = {len(engine.calls), len(engine.calls) + 2}
+        rollout = collector.collect(2)
+        assert cluster.fault_count == 2 and cluster.generation(0) == 2
+    assert not rollout.valid[:, :2].any() and rollout.valid[:, 2:].any()
+
+
 def test_all_sites_may_be_lost_at_once():
     engine = InProcess()
     options = dict(ROOMS, on_node_loss="restart")

@@ -25,7 +25,7 @@ from corral.cluster.site import Answer
 from corral.engine.faults.report import one_error_for
 from corral.engine.faults.restart_limits import RestartBudget
 from corral.engine.worker.serialization import Found
-from corral.errors import ClusterError, CorralError, Fault, OrderError
+from corral.errors import ClusterError, CorralError, Fault, NodeLost, OrderError
 
 # Seconds for a host to start on a node with free CPUs.
 START_SECONDS = 60.0
@@ -146,6 +146,9 @@ class Links:
                 try:
                     node, said = engine.result(waiting.pop(number))
                 except SiteGone as gone:
+                    if self.sites[number].generation:  # on a node that is being lost
+                        fault = self._lost(number, "start", str(gone))
+                        raise one_error_for([fault]) from None
                     raise ClusterError(
                         f"site {number} could not start: {gone}"
                     ) from None
@@ -281,18 +284,24 @@ class Links:
     # Losing ---------------------------------------------------------------------------
 
     def restart(self, fault: Fault) -> None:
-        """Start a lost site again; raises if that is not asked for, or not allowed."""
-        number = fault.site
-        assert number is not None, "a site was lost"
-        budget, site = self.options.budget, self.sites[number]
-        delay = budget.spend(number, monotonic()) if self.options.restarts else None
-        if delay is None:
-            gave_up = self.options.restarts
-            raise one_error_for([replace(fault, gave_up=gave_up)])
-        sleep(delay)
-        self._note(fault)
-        self.move(number)
-        assert site.number == number
+        """Start a lost site again; raises if that is not asked for, or not allowed.
+
+        One that is lost while it starts is started once more.
+        """
+        while True:
+            number = fault.site
+            assert number is not None, "a site was lost"
+            budget, restarts = self.options.budget, self.options.restarts
+            delay = budget.spend(number, monotonic()) if restarts else None
+            if delay is None:
+                raise one_error_for([replace(fault, gave_up=restarts)])
+            sleep(delay)
+            self._note(fault)
+            try:
+                self.move(number)
+                return
+            except NodeLost as error:
+                fault = error.fault
 
     def move(self, number: int, node: str | None = None) -> None:
         """Start a site anew, on another node if named; its slots begin again."""
