@@ -54,6 +54,7 @@ LINES = {
         "tinyphysics --controller run": "tinyphysics",
         "tinyphysics --html page.html": "tinyphysics",
     },
+    "config": {"": "train", "cartpole": "train"},
     "export": {"run": "tinyphysics", "absent": "train"},
     "list": {"": ""},
     "bench": {

@@ -432,10 +432,15 @@ def row_of(episode: EpisodeSummary) -> dict[str, float]:
     }
 
 
-def numbers_of(info: Mapping[str, Any]) -> dict[str, float]:
-    """Return the numbers in an episode's last info."""
-    found = ((f"{INFO_PREFIX}{key}", _number(value)) for key, value in info.items())
-    return {name: number for name, number in found if number is not None}
+def numbers_of(info: Mapping[str, Any], prefix: str = INFO_PREFIX) -> dict[str, float]:
+    """Return the numbers in an episode's last info; those of agents by their names."""
+    found: dict[str, float] = {}
+    for key, value in info.items():
+        if isinstance(value, Mapping):
+            found |= numbers_of(value, f"{prefix}{key}/")
+        elif (number := _number(value)) is not None:
+            found[f"{prefix}{key}"] = number
+    return found
 
 
 def means_of(rows: Iterable[Mapping[str, Any]]) -> dict[str, float]:
