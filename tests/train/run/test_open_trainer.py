@@ -482,9 +482,74 @@ def test_a_module_that_is_broken_is_told_on_the_command_line(capsys):
     assert "broken.py, line 2" in said
 
 
-def test_a_window_without_a_display_is_refused(capsys):
-    assert main(["train", "cartpole", "--render"]) == 2
-    assert "--render: recipe cartpole has no window" in capsys.readouterr().err
+def test_a_window_that_cannot_be_shown_is_refused(built, capsys, monkeypatch):
+    Path("mine.yaml").write_text("env: mine:Camera\n")
+    for source, shown in (("cartpole", "recipe cartpole"), ("mine.yaml", "mine.yaml")):
+        assert main(["train", source, "--render"]) == 2
+        assert f"--render: {shown} has no window" in capsys.readouterr().err
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER"):
+        monkeypatch.delenv(name, raising=False)
+    said = r"env_kwargs\.render_mode is 'human', and there is no display"
+    with pytest.raises(OptionError, match=said):
+        built(env="CartPole-v1", env_kwargs={"render_mode": "human"})
+
+
+# Spaces -------------------------------------------------------------------------------
+
+
+def test_text_is_learnt_from(train, here):
+    (here / "words.py").write_text(WORDS)
+    settings = {"env": "words:Order", "total_steps": 1536, "ppo.lr": 0.01}
+    run = train({}, settings={**settings, "ppo.n_epochs": 6})
+    policy = corral.load_policy(run.path)
+    assert policy.act({"word": "left", "sum": np.zeros(1)}) == 0
+    assert policy.act({"word": "go", "sum": np.zeros(1)}) == 1
+    with pytest.raises(OptionError, match="values of no fixed size are not tensors"):
+        export_run(run.path)
+    sys.modules.pop("words")
+
+
+def test_other_spaces_are_refused_with_a_wrapper_to_write(built, here):
+    (here / "words.py").write_text(WORDS)
+    said = r"observation is Sequence.*such as a Box for the longest sequence, filled up"
+    with pytest.raises(corral.errors.SpaceMismatch, match=said):
+        built(env="words:Some")
+    values = {"env": "words:Order", "backend": "serial", "learner": "sac"}
+    with pytest.raises(corral.errors.SpaceMismatch, match=r"a text; SAC and TD3 take"):
+        build_run(resolve(values, {}))
+    sys.modules.pop("words")
+
+
+WORDS = """
+import gymnasium, numpy as np
+from gymnasium import spaces
+
+class Order(gymnasium.Env):
+    observation_space = spaces.Dict(
+        word=spaces.Text(6, charset="eflgot"), sum=spaces.Box(0, 9, (1,))
+    )
+    action_space = spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps = 0
+        return self.seen(), {}
+
+    def seen(self):
+        self.word = ("left", "go")[self.np_random.integers(2)]
+        return {"word": self.word, "sum": np.zeros(1, np.float32)}
+
+    def step(self, action):
+        reward = float(("left", "go")[action] == self.word)
+        self.steps += 1
+        return self.seen(), reward, self.steps == 8, False, {}
+
+class Some(Order):
+    observation_space = spaces.Sequence(spaces.Discrete(3))
+
+    def seen(self):
+        return (1, 2)
+"""
 
 
 # Checkpoints --------------------------------------------------------------------------

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import difflib
 import math
+import os
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -206,6 +208,18 @@ def env_factory(config: RunConfig, **more: Any) -> Factory:
     return factory if trials is None else TrialFactory(factory, trials)
 
 
+def check_display(config: RunConfig) -> None:
+    """Refuse envs with windows where there is no display."""
+    mode, names = config.env_kwargs.get("render_mode"), ("DISPLAY", "WAYLAND_DISPLAY")
+    shown = any(os.environ.get(name) for name in (*names, "SDL_VIDEODRIVER"))
+    if mode == "human" and sys.platform == "linux" and not shown:
+        raise OptionError(
+            "env_kwargs.render_mode is 'human', and there is no display (neither "
+            "DISPLAY nor WAYLAND_DISPLAY is set): leave it out, and the run records "
+            "videos (video: evaluations)"
+        )
+
+
 OpenPool = Callable[[Any, str, int | None], Pool]
 
 
@@ -217,6 +231,7 @@ def build(config: RunConfig, opener: OpenPool | None = None, **options: Any) -> 
         opener: opens the pool, where a recipe has a pool of another kind.
         **options: for the learner, beside its settings.
     """
+    check_display(config)
     torch.set_num_threads(config.threads)
     device = device_for(config.device)
     with ExitStack() as on_error:
