@@ -33,10 +33,12 @@ matrix:  ## All tests that need no torch, with every Python from 3.10 on that is
 
 MINUTES ?= 5
 PROGRAMS ?= 1000
-soak: $(VENV)/.test  ## Slow tests, MINUTES=5 of random faults, PROGRAMS=1000 random programs.
+FAULTS ?= 100
+soak: $(VENV)/.test  ## Slow tests, MINUTES=5 of random faults, PROGRAMS=1000 random programs, FAULTS=100 of a cluster.
 	$(BIN)/python -m pytest -q -m slow -o faulthandler_timeout=600
 	$(BIN)/python -m tests.soak.random_faults --minutes $(MINUTES)
 	$(BIN)/python -m tests.soak.programs --count $(PROGRAMS)
+	$(BIN)/python -m tests.soak.cluster_faults --faults $(FAULTS)
 
 check: $(VENV)/.dev  ## Lint, formatting, types, import layers, spelling.
 	$(BIN)/ruff check .

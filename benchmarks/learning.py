@@ -5,11 +5,13 @@
     python benchmarks/learning.py --seeds 1         with fewer seeds
     python benchmarks/learning.py --first-seed 20   with others
     python benchmarks/learning.py --steps 5000      much too short: does it run at all?
+    python benchmarks/learning.py --backend serial  in this process: the same numbers
 
-A score is the mean return of 100 episodes with the policy's likeliest actions.
-CartPole, Pendulum and the memory task are scored by their best checkpoint, as `corral
-train` does at its end, on episodes that had no part in choosing it; Ant, like its peer,
-by the policy that training ended with. The status is 0 if every claim is met.
+A score is the mean return of 100 episodes (PyBullet robots: 20) with the policy's
+likeliest actions. All but Ant are scored by their best checkpoint, as `corral train`
+does at its end, on episodes that had no part in choosing it; the grid world beside
+random play. Ant, like its peer, is scored by the policy that training ended with. The
+status is 0 if every claim is met.
 """
 
 from __future__ import annotations
@@ -23,17 +25,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
 from contests import note
+from gymnasium.spaces import MultiDiscrete
 from races import machine
 from stable_baselines3 import PPO as PeerPPO
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.vec_env import VecNormalize
 
+import corral
+from corral.core import Generators
 from corral.train.recipes.config import Config
 from corral.train.recipes.resolve import resolve
 from corral.train.run.loaded_run import LoadedRun
+from corral.train.run.parts import env_factory
 from corral.train.run.start import begin
 
 EPISODES = 100
@@ -43,6 +50,10 @@ FIRST_SEED = 10
 """Of the runs: none that the recipes' settings were chosen with."""
 ALONE = {"final_episodes": 0, "video": "never"}
 SOLVED = 475.0
+MARGIN = 3.0
+"""More than ten standard errors of random play's return in the grid world."""
+BALANCED = 290.0
+"""Of 300 steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +103,25 @@ def score_of_last(recipe: str, seed: int, settings: dict[str, object]) -> float:
             training.run()
         with LoadedRun(path, which="last") as loaded:
             return loaded.evaluate(EPISODES, SCORING).mean
+
+
+class RandomPlay:
+    """Any action of a MultiDiscrete space, each as likely."""
+
+    def __init__(self, space: MultiDiscrete) -> None:
+        self._choices = space.nvec
+
+    def act(self, step: corral.Step, carry: object, rng: Generators) -> corral.Decision:
+        draws = rng.random(len(self._choices))
+        return corral.Decision((draws * self._choices).astype(np.int64))
+
+
+def score_of_random(recipe: str, seed: int, settings: dict[str, object]) -> float:
+    """What random actions score in the recipe's envs."""
+    config = resolve(recipe, {})
+    with corral.Pool(env_factory(config), config.num_envs, backend="serial") as pool:
+        policy = RandomPlay(pool.spec.action_space)
+        return corral.evaluate(policy, pool, EPISODES, seed=SCORING + seed).mean
 
 
 def score_of_peer(recipe: str, seed: int, settings: dict[str, object]) -> float:
@@ -147,11 +177,12 @@ def peer_of(config: Config, envs: VecNormalize, seed: int) -> PeerPPO:
 class Bench:
     """Runs candidates, and remembers what they came to."""
 
-    def __init__(self, seeds: range, steps: int | None) -> None:
+    def __init__(self, seeds: range, steps: int | None, backend: str | None) -> None:
         self._seeds = seeds
-        self._settings: dict[str, object] = (
-            {} if steps is None else {"total_steps": steps}
-        )
+        given = {"total_steps": steps, "backend": backend}
+        self._settings: dict[str, object] = {
+            name: value for name, value in given.items() if value is not None
+        }
         self.results: list[Result] = []
 
     def run(
@@ -189,6 +220,17 @@ def needs_memory(bench: Bench) -> list[Verdict]:
     return [*verdicts, Verdict(claim, f"the best {best:,.1f}", best < SOLVED / 2)]
 
 
+def beats_random_play(bench: Bench, view: str) -> list[Verdict]:
+    """Every seed of the grid world scores clearly more than random actions."""
+    title = f"grid world, {view}"
+    learnt = bench.run(title, score_of_recipe, "grid_world", view=view)
+    random = bench.run("grid world, random play", score_of_random, "grid_world")
+    worst = min(learnt.scores)
+    claim = f"{title}: every seed at least {MARGIN:g} above random play"
+    found = f"the worst {worst:,.1f}, random play {random.mean:,.1f}"
+    return [Verdict(claim, found, worst >= random.mean + MARGIN)]
+
+
 def walks_like_its_peer(bench: Bench) -> list[Verdict]:
     """Within one standard deviation of SB3's PPO, or better."""
     ours = bench.run("Ant-v5, Corral", score_of_last, "ant")
@@ -203,6 +245,12 @@ CLAIMS: dict[str, Callable[[Bench], list[Verdict]]] = {
     "pendulum": lambda bench: reaches(bench, "pendulum", "Pendulum-v1", -200.0),
     "memory": needs_memory,
     "ant": walks_like_its_peer,
+    "grid_world_flattened": lambda bench: beats_random_play(bench, "flattened"),
+    "grid_world_shared": lambda bench: beats_random_play(bench, "shared"),
+    "bullet_pendulum": lambda bench: reaches(
+        bench, "bullet_pendulum", "bullet_pendulum", BALANCED
+    ),
+    "upkie": lambda bench: reaches(bench, "upkie", "Upkie", BALANCED),
 }
 
 
@@ -228,11 +276,14 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--first-seed", type=int, default=FIRST_SEED)
     parser.add_argument("--steps", type=int, help="of every run, instead of its own")
+    parser.add_argument("--backend", help="of every run, instead of its own")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     print(machine(), "\n")
     first = arguments.first_seed
-    bench = Bench(range(first, first + arguments.seeds), arguments.steps)
+    bench = Bench(
+        range(first, first + arguments.seeds), arguments.steps, arguments.backend
+    )
     verdicts: list[Verdict] = []
     for name, judge in CLAIMS.items():
         if arguments.only in name:

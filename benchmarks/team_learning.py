@@ -3,12 +3,17 @@
     python benchmarks/team_learning.py spread               TAAC and PPO, simple_spread
     python benchmarks/team_learning.py towers               recipe box_jump, and random
     python benchmarks/team_learning.py collecting           8 teams, 1 and 2 workers
+    python benchmarks/team_learning.py games                connect four, in turn
+    python benchmarks/team_learning.py by_config            simple_spread, corral train
     python benchmarks/team_learning.py spread --seeds 1 --steps 20000      a short look
 
 Both learners of `spread` have the same envs, steps, minibatches and numbers of weights
 (within 10%), and all values are printed: the mean return of a team's episodes by tenths
 of the run, then of 100 new episodes with the likeliest actions. Heights of `towers` are
-best heights of episodes, of the best checkpoint, on new seeds.
+best heights of episodes, of the best checkpoint, on new seeds. `games` and `by_config`
+are runs of `corral train` with PPO and view: shared. Games are judged by the best
+checkpoint in 1,000 new games against random moves, with its likeliest moves; it has
+each seat in every other game, and a draw is not won.
 """
 
 from __future__ import annotations
@@ -24,6 +29,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import yaml
 from mpe2 import simple_spread_v3
 from races import machine
 
@@ -35,6 +41,7 @@ from corral.learners.protocol import LearnerSetup
 from corral.learners.taac.learner import TAACLearner
 from corral.learners.taac.settings import TAACConfig
 from corral.train.run.start import begin
+from corral.train.sinks import jsonl
 from corral.zoo import box_jump
 
 SLOTS, EPISODES, SCORING = 16, 100, 1_000_000
@@ -178,10 +185,73 @@ def speed(collector: corral.Collector, rows: int) -> float:
     return 8 * rows / (time.perf_counter() - began)
 
 
+# Runs by config -----------------------------------------------------------------------
+
+COMMON = {"backend": "serial", "num_envs": SLOTS, "video": "never"}
+GAME = {
+    **COMMON,
+    "env": "pettingzoo.classic.connect_four.connect_four:env",
+    "evaluate_episodes": 200,
+    "final_episodes": 1000,
+    "ppo": {
+        "n_steps": 128,
+        "batch_size": 512,
+        "n_epochs": 5,
+        "lr": 1e-3,
+        "ent_coef": 0.01,
+        "hidden": [128, 128],
+    },
+}
+SPREAD = {
+    **COMMON,
+    "env": "mpe2.simple_spread_v3:parallel_env",
+    "env_kwargs": {"N": 3, "max_cycles": 25},
+    "final_episodes": EPISODES,
+    "ppo": {**SAME, "batch_size": BATCH, "hidden": [236, 236]},
+}
+
+
+def games(seeds: range, steps: int) -> None:
+    """Trained against random moves, and against itself."""
+    for opponents in ("random", "self"):
+        for seed in seeds:
+            settings = {"opponents": opponents, "evaluate_against": "random"}
+            result, took = by_corral_train(GAME, settings, seed, steps)
+            print(
+                f"against {opponents}, seed {seed}: {result} {took:.0f} s", flush=True
+            )
+
+
+def by_config(seeds: range, steps: int) -> None:
+    for seed in seeds:
+        result, took = by_corral_train(SPREAD, {"view": "shared"}, seed, steps)
+        print(f"seed {seed}: {result} {took:.0f} s", flush=True)
+
+
+def by_corral_train(
+    config: dict[str, Any], settings: dict[str, Any], seed: int, steps: int
+) -> tuple[str, float]:
+    """Run it; return its last line about the best policy, and CPU seconds."""
+    began = time.process_time()
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / "run.yaml"
+        source.write_text(yaml.safe_dump(config))
+        asked = {**settings, "seed": seed, "total_steps": steps}
+        with begin(str(source), asked, out=Path(folder) / "run") as training:
+            training.run()
+            metrics = jsonl.read(training.directory.metrics)
+        result = training.directory.read_about()["result"]
+    name = "eval/return" if config is SPREAD else "eval/success_rate"
+    curve = " ".join(f"{one[name]:.3g}" for one in metrics if name in one)
+    return f"{curve} | {result}", time.process_time() - began
+
+
 PARTS: dict[str, tuple[Callable[[range, int], None], int]] = {
     "spread": (spread, 1_000_000),
     "towers": (towers, 300_000),
     "collecting": (collecting, 400_000),
+    "games": (games, 80_000),
+    "by_config": (by_config, 200_000),
 }
 
 

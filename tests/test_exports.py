@@ -5,7 +5,7 @@ import sys
 
 import corral
 
-HEAVY = ("torch", "stable_baselines3", "pettingzoo", "rich", "mujoco")
+HEAVY = ("ray", "torch", "stable_baselines3", "pettingzoo", "rich", "mujoco")
 USE_ALL = "import corral; [getattr(corral, name) for name in corral.__all__]"
 
 
@@ -35,6 +35,8 @@ def cpu_seconds_of(statement: str) -> float:
 
 def test_the_root_offers_these_names():
     assert corral.__all__ == [
+        "AgainstRandom",
+        "Cluster",
         "Collector",
         "Crew",
         "Decision",

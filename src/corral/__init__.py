@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from corral.api.pettingzoo.env import make_multi
     from corral.api.sb3.make import make_sb3
     from corral.api.shared_policy.make import make_shared_policy
+    from corral.cluster.cluster import Cluster
     from corral.core import Decision, EnvSpec, Policy, Step
+    from corral.engine.adapters.against_random import AgainstRandom
     from corral.engine.adapters.flattened_agents import FlattenedAgents
     from corral.engine.adapters.trials import Trials
     from corral.engine.crew import Crew
@@ -41,7 +43,9 @@ _find = lazy(
         "corral.api.pettingzoo.env": "make_multi",
         "corral.api.sb3.make": "make_sb3",
         "corral.api.shared_policy.make": "make_shared_policy",
+        "corral.cluster.cluster": "Cluster",
         "corral.core": "Decision EnvSpec Policy Step",
+        "corral.engine.adapters.against_random": "AgainstRandom",
         "corral.engine.adapters.flattened_agents": "FlattenedAgents",
         "corral.engine.adapters.trials": "Trials",
         "corral.engine.crew": "Crew",
@@ -62,6 +66,8 @@ _find = lazy(
 )
 
 __all__ = [
+    "AgainstRandom",
+    "Cluster",
     "Collector",
     "Crew",
     "Decision",

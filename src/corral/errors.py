@@ -19,7 +19,8 @@ CorralError
 │   ├── CheckpointError  a checkpoint cannot be read, or is another run's
 │   │                                                          (also ValueError)
 │   ├── CheckFailed      an env or executor breaks its contract (also AssertionError)
-│   └── MissingExtra     an optional package is not installed  (also ImportError)
+│   ├── MissingExtra     an optional package is not installed  (also ImportError)
+│   └── ClusterError     no cluster there, or it cannot run this (also ConnectionError)
 ├── TrainingDiverged     a loss or a weight is not finite      (also ArithmeticError)
 ├── RunFailed            a training ended by an exception that is not Corral's
 ├── WriteFailed          a file of a run could not be written  (also OSError)
@@ -29,7 +30,8 @@ CorralError
     ├── ItemError        a function given to `corral.map` raised
     ├── StartError       a worker or an environment could not be built
     ├── WorkerDied       a worker process ended                (also ConnectionError)
-    └── WorkerHung       a deadline passed                     (also TimeoutError)
+    ├── WorkerHung       a deadline passed                     (also TimeoutError)
+    └── NodeLost         a site of a cluster was lost          (also ConnectionError)
 """
 
 from __future__ import annotations
@@ -52,12 +54,15 @@ class CorralError(Exception):
         step: The Step of the slots of the batch without a fault; None if there are
             none.
         episodes: (run_episodes, evaluate) The episodes that were finished by then.
+        rollout: (a cluster's collector) The rows that came back; those of lost slots
+            are not valid.
     """
 
     fault: Fault | None = None
     faults: tuple[Fault, ...] = ()
     step: Any = None
     episodes: tuple[Any, ...] = ()
+    rollout: Any = None
 
 
 class UsageError(CorralError):
@@ -126,6 +131,10 @@ class CheckFailed(UsageError, AssertionError):
     """An environment or an executor breaks its contract."""
 
 
+class ClusterError(UsageError, ConnectionError):
+    """There is no cluster at the address, or it cannot run this program."""
+
+
 class MissingExtra(UsageError, ImportError):
     """An optional package is not installed; the text says how to get it."""
 
@@ -189,7 +198,7 @@ class Fault:
     """A failure, as a value that can be sent, stored and shown.
 
     Attributes:
-        kind: raised | died | hung | start | shardmate
+        kind: raised | died | hung | start | shardmate | node
         command: The command that failed: construct, reset, step, render, call,
             get_attr, set_attr, apply, close, start, map, "the policy", "site." and the
             method of another object that steps the envs in their worker, or a part of
@@ -211,6 +220,8 @@ class Fault:
         exception: The env's own exception, where it could be pickled.
         episode: Everything to replay the episode, where the fault is one slot's.
         others: (died) Number of other slots of its worker, which are lost with it.
+        node: (cluster) The machine's name or address.
+        site: (cluster) The number of the site on it.
     """
 
     kind: str
@@ -241,6 +252,8 @@ class Fault:
     exception: BaseException | None = field(default=None, compare=False)
     episode: EpisodeRecord | None = field(default=None, compare=False, repr=False)
     others: int = 0
+    node: str | None = None
+    site: int | None = None
     # A new field goes here, with a default: saved faults hold values in this order.
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -284,6 +297,10 @@ class WorkerDied(FaultError, ConnectionError):
 
 class WorkerHung(FaultError, TimeoutError):
     """A deadline passed and the worker had not answered."""
+
+
+class NodeLost(FaultError, ConnectionError):
+    """A site of a cluster was lost with its node or process, or was too late."""
 
 
 class RemoteTraceback(Exception):

@@ -10,12 +10,14 @@ from corral import dropin
 from corral.errors import OptionError, UnknownKeyword
 
 POSITIONAL = {
+    "Cluster": 1,
     "Collector": 2,
     "Crew": 0,
     "Pool": 1,
     "Trajectories": 1,
     "collect": 2,
     "evaluate": 2,
+    "load_policy": 1,
     "make": 1,
     "make_async": 1,
     "make_multi": 1,
@@ -27,9 +29,17 @@ POSITIONAL = {
 }
 """How many arguments these need; the keyword is refused before one is looked at."""
 VALUES = {
-    *("Decision", "EnvSpec", "Episode", "Evaluation", "FlattenedAgents", "ObsNorm"),
-    *("Policy", "RewardNorm", "Rollout", "StandIn", "Step", "errors", "register_codec"),
-    *("Trials", "take_turns", "this_worker", "two_groups"),
+    *("AgainstRandom", "Decision", "EnvSpec", "Episode", "Evaluation"),
+    *("FlattenedAgents", "ObsNorm", "Policy", "RewardNorm", "Rollout", "StandIn"),
+    *(
+        "Step",
+        "errors",
+        "register_codec",
+        "Trials",
+        "take_turns",
+        "this_worker",
+        "two_groups",
+    ),
 }
 """No calls with options: values, protocols, functions of one or two arguments."""
 

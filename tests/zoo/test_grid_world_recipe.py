@@ -13,9 +13,9 @@ pytest.importorskip("stable_baselines3", reason="its PPO is what learns here")
 
 from corral.train.run.checkpoint import Checkpoint
 from corral.train.run.loaded_run import LoadedRun
+from corral.train.run.parts import build_run
 from corral.train.run.start import begin, resume
 from corral.train.sinks import jsonl
-from corral.zoo.grid_world.recipe import build
 from corral.zoo.grid_world.training_env import make
 
 FEW = {
@@ -91,7 +91,7 @@ def test_slot_0_is_filmed_at_every_evaluation():
 
 def test_one_env_runs_in_the_process_that_trains():
     settings = {**FEW, "num_envs": 1, "backend": "auto"}
-    parts = build(resolve("grid_world", settings))
+    parts = build_run(resolve("grid_world", settings))
     try:
         assert parts.pool.layout.backend == "serial"
         assert parts.pool.envs[0].possible_agents == ["ground_0", "ground_1", "air_0"]
@@ -109,14 +109,26 @@ def test_a_yaml_file_says_everything():
     )
     config = resolve("grid.yaml", {})
     assert (config.view, config.num_envs, config.ppo.lr) == ("shared", 4, 1e-4)
-    env = make(view="flattened", **config.env_kwargs)
-    assert env.env.rules.size == 20
-    assert env.env.rules.watch == 0.3
+    env = make(**config.env_kwargs)
+    assert env.rules.size == 20
+    assert env.rules.watch == 0.3
     assert env.possible_agents == ["ground_0", "air_0", "air_1"]
 
 
-def test_other_learners_and_views_are_refused_with_the_reason():
-    with pytest.raises(OptionError, match="is for learner: sb3_ppo"):
-        build(resolve("grid_world", {**FEW, "learner": "ppo"}))
-    with pytest.raises(OptionError, match="choose one of flattened, shared"):
-        make(view="sideways")
+@pytest.mark.parametrize("view", ["joint", "shared"])
+def test_corrals_ppo_learns_it_too(view):
+    settings = {**FEW, "learner": "ppo", "view": view, "total_steps": 32}
+    with begin("grid_world", settings, out=Path("run")) as training:
+        assert training.run() == 0
+    ended = jsonl.read(Path("run/episodes.jsonl"))
+    assert all("info/return/air_0" in one for one in ended) or view == "joint"
+
+
+def test_a_mean_of_rewards_is_joined_where_the_env_is_made():
+    env_kwargs = {**FEW["env_kwargs"], "reward": "mean"}
+    parts = build_run(resolve("grid_world", {**FEW, "env_kwargs": env_kwargs}))
+    parts.close()
+    assert parts.pool.spec.action_space.shape == (3,)
+    settings = {**FEW, "view": "shared", "env_kwargs": env_kwargs}
+    with pytest.raises(OptionError, match=r"view is 'shared', and .* has one agent"):
+        build_run(resolve("grid_world", settings))

@@ -12,6 +12,9 @@ ENV is a registered id or module:function, of Gymnasium or PettingZoo. With --sa
 environment's package changes. The exit status is 0 if there is nothing to do, 3 if
 there are warnings, 1 if there are problems.
 
+`corral doctor --cluster auto` examines a Ray cluster: nodes, versions, how soon a dead
+node is noticed, and whether connections need a token.
+
 `corral doctor --replay FILE` is the same as `corral replay FILE`: it runs the episode
 of a saved fault again.
 """
@@ -52,6 +55,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("an episode that failed").add_argument
     add_options(add, ("--replay", "FILE", Path, "replay the episode of a saved fault"))
     text = "seconds allowed for one measurement (default: 60), or for the step that "
+    add_options(
+        parser.add_argument_group("a cluster").add_argument,
+        ("--cluster", "ADDRESS", str, "examine a Ray cluster: auto, HOST:PORT, local"),
+    )
     replay.add_replay_options(add, text + "hung (default: its limit then)")
 
 
@@ -62,11 +69,14 @@ def need(arguments: argparse.Namespace) -> Need:
 
 def run(arguments: argparse.Namespace) -> int:
     """Examine, or replay; returns the status."""
-    if (arguments.env is None) == (arguments.replay is None):
+    asked = (arguments.env, arguments.replay, arguments.cluster)
+    if sum(one is not None for one in asked) != 1:
         raise OptionError(
-            "name an environment (corral doctor ENV) or a saved fault "
-            "(corral doctor --replay FILE)"
+            "name an environment (corral doctor ENV), a saved fault "
+            "(corral doctor --replay FILE) or a cluster (corral doctor --cluster auto)"
         )
+    if arguments.cluster is not None:
+        return _examine_cluster(arguments.cluster)
     if arguments.env is None:
         arguments.file = arguments.replay
         return replay.run(arguments)
@@ -76,9 +86,9 @@ def run(arguments: argparse.Namespace) -> int:
 
     types.check_file("--json", arguments.json)
     subject = subject_for(arguments.env, arguments.kwargs, arguments.seed, "command")
-    asked = arguments.num_envs, arguments.only, arguments.timeout
+    wanted = arguments.num_envs, arguments.only, arguments.timeout
     with console.progress(subject.name) as progress:
-        report = examine(subject, *asked, progress)
+        report = examine(subject, *wanted, progress)
     console.show(report)
     if arguments.json is not None:
         text = json.dumps(report.document(), indent=2) + "\n"
@@ -86,6 +96,16 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.save:
         _save(report)
     return 130 if report.interrupted else EXIT_STATUS[report.severity]
+
+
+def _examine_cluster(address: str) -> int:
+    from corral.cluster.examination import examine
+
+    found = []
+    for severity, line in examine(address):
+        found.append(severity)
+        print(f"{severity:8} {line}", flush=True)
+    return 1 if "problem" in found else 3 if "warning" in found else 0
 
 
 def _save(report: Report) -> None:

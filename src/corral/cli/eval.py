@@ -6,6 +6,7 @@ prints their mean return.
     corral eval runs/cartpole/2026-01-31_12-00-00
     corral eval runs/cartpole/2026-01-31_12-00-00 --checkpoint last --episodes 500
     corral eval RUN --video episode.gif
+    corral eval RUN --render --episodes 3      watch it in a window
 
 Or evaluates an example system that has an evaluation of its own, by its name.
 """
@@ -18,8 +19,10 @@ import json
 from math import isfinite
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 from corral.cli.options import add_options
+from corral.errors import OptionError
 from corral.train.commands.argument_types import (
     add_set,
     add_trust,
@@ -31,8 +34,13 @@ from corral.train.commands.argument_types import (
 from corral.train.commands.requirements import Need, config_near, training_in
 from corral.zoo import EVALUATIONS
 
+if TYPE_CHECKING:
+    from corral.train.run.loaded_run import LoadedRun
+
 SUMMARY = "evaluate a trained policy"
 EPISODES, SEED = 100, 1_000_000
+# In a window, where an episode takes as long as it would in reality.
+SHOWN_EPISODES = 5
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -52,6 +60,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_set(add, "a setting of how envs run, such as on_fault=restart")
     text = "draw actions at random, as in training"
     add("--stochastic", action="store_true", help=text)
+    text = f"show one env in a window (default: {SHOWN_EPISODES} episodes)"
+    add("--render", action="store_true", help=text)
     add_options(
         add,
         ("--json", "FILE", Path, "write returns and lengths as JSON"),
@@ -81,39 +91,63 @@ def run(arguments: argparse.Namespace) -> int:
         return status
     for system in systems.values():
         system.refuse(arguments)
-    seed = SEED if arguments.seed is None else arguments.seed
     from corral.train.run.loaded_run import LoadedRun
-    from corral.train.run.trial_envs import returns_by_episode
 
+    placed = {"num_envs": arguments.num_envs, "workers": arguments.workers}
+    settings = settings_of(arguments.set)
+    if arguments.render:
+        _check_window(arguments)
+        # The env in the window is alone in this process: not all can share one.
+        placed, settings = {"num_envs": 1}, {**settings, "backend": "process"}
     with LoadedRun(
         arguments.run_path,
         which=arguments.checkpoint,
-        num_envs=arguments.num_envs,
-        workers=arguments.workers,
         trust=arguments.trust,
-        settings=settings_of(arguments.set),
+        settings=settings,
         command=arguments.line,
+        **placed,
     ) as loaded:
         print(f"{loaded.path}: {loaded.config.env}, update {loaded.update}")
         try:
-            result = loaded.evaluate(
-                arguments.episodes or EPISODES, seed, stochastic=arguments.stochastic
-            )
+            return _evaluate(loaded, arguments)
         finally:
             for line in loaded.restarts():
                 print(line)
-        print(f"return {result}")
-        for name, mean in returns_by_episode(result).items():
-            print(f"{name} {mean:.4g}")
-        if arguments.json is not None:
-            returns = [float(value) for value in result.returns]
-            table = {
-                "returns": [one if isfinite(one) else None for one in returns],
-                "lengths": [int(value) for value in result.lengths],
-            }
-            save(arguments.json, (json.dumps(table) + "\n").encode())
-        if arguments.video is not None:
-            save(arguments.video, loaded.video(seed))
+
+
+def _check_window(arguments: argparse.Namespace) -> None:
+    from corral.train.sinks.window import check_display
+
+    for name in ("num_envs", "workers"):
+        if getattr(arguments, name) is not None:
+            option = name.replace("_", "-")
+            raise OptionError(f"--render shows one env: leave out --{option}")
+    check_display("--render", instead="use --video FILE")
+
+
+def _evaluate(loaded: LoadedRun, arguments: argparse.Namespace) -> int:
+    from corral.train.run.trial_envs import returns_by_episode
+
+    seed = SEED if arguments.seed is None else arguments.seed
+    default = SHOWN_EPISODES if arguments.render else EPISODES
+    count, stochastic = arguments.episodes or default, arguments.stochastic
+    play = loaded.show if arguments.render else loaded.evaluate
+    result = play(count, seed, stochastic=stochastic)
+    if result is None:
+        print("The window was closed.")
+        return 0
+    print(f"return {result}")
+    for name, mean in returns_by_episode(result).items():
+        print(f"{name} {mean:.4g}")
+    if arguments.json is not None:
+        returns = [float(value) for value in result.returns]
+        table = {
+            "returns": [one if isfinite(one) else None for one in returns],
+            "lengths": [int(value) for value in result.lengths],
+        }
+        save(arguments.json, (json.dumps(table) + "\n").encode())
+    if arguments.video is not None:
+        save(arguments.video, loaded.video(seed))
     return 0
 
 

@@ -6,6 +6,7 @@
     corral train --resume runs/cartpole/2026-01-31_12-00-00
     corral train ant --init-from runs/ant/2026-01-31_12-00-00
     corral train box_jump --num-processes 8 --model-path best.pt
+    corral train ant --cluster auto --num-envs 512
 
 Writes runs/NAME/TIME/: the resolved config, metrics (JSON lines, TensorBoard), the last
 and the best checkpoint, a video if the env renders, and report.html. Ctrl-C saves.
@@ -53,6 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("--num-processes", "N", count, "worker processes; N envs if not given"),
         ("--total-steps", "N", count, "env steps of the whole run"),
         ("--seed", "N", whole, "seed of envs, actions and weights"),
+        ("--cluster", "ADDRESS", str, "Ray cluster: auto, HOST:PORT, or local"),
     )
     text = "show env 0 in a window, if the recipe can; all envs in this process"
     add("--render", action="store_true", help=text)
@@ -123,6 +125,8 @@ def _settings(arguments: argparse.Namespace) -> dict[str, Any]:
         given = placed | given
     if arguments.render:
         given["render"] = True
+    if arguments.cluster is not None:
+        given["cluster.address"] = arguments.cluster
     return {**settings_of(arguments.set), **given}
 
 

@@ -69,7 +69,6 @@ MODULES = {
     "learners.sb3_policy": "learners.sb3.policy",
     "learners.sb3_ppo": "learners.sb3.ppo",
     "recipes.bullet_pendulum": "zoo.bullet_pendulum",
-    "recipes.grid_world": "zoo.grid_world.recipe",
     "recipes.grid_world_envs": "zoo.grid_world.training_env",
     "recipes.memory": "zoo.positions",
     "recipes.tinyphysics": "zoo.tinyphysics.recipe",

@@ -5,6 +5,7 @@ scores = corral.map(score, candidates, per_worker=load_model)
 
 from __future__ import annotations
 
+import importlib
 import operator
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -30,6 +31,7 @@ def map(
     items: Iterable[Item],
     *,
     on_fault: Literal["raise"] = "raise",
+    cluster: Any = None,
     **options: Unpack[MapKeywords],
 ) -> list[Result]: ...
 
@@ -40,13 +42,18 @@ def map(
     items: Iterable[Item],
     *,
     on_fault: str,
+    cluster: Any = None,
     **options: Unpack[MapKeywords],
 ) -> list[Result | Fault]: ...
 
 
 @checked_keywords(onward=CrewOptions)
 def map(
-    fn: Callable[[Item], Result], items: Iterable[Item], **options: Any
+    fn: Callable[[Item], Result],
+    items: Iterable[Item],
+    *,
+    cluster: Any = None,
+    **options: Any,
 ) -> Sequence[Any]:
     """Call `fn` with every item, in parallel; the results in the order of the items.
 
@@ -58,6 +65,8 @@ def map(
     Args:
         fn: called in the workers; lambdas and closures work.
         items: any iterable.
+        cluster: a `corral.Cluster`, or the address of a Ray cluster: every site has a
+            crew, with `workers` for each of them.
         **options: everything that `corral.Crew` takes; `workers` are no more than the
             items.
 
@@ -77,6 +86,10 @@ def map(
     """
     check_function(fn)
     asked = CrewOptions(**options)
+    if cluster is not None:
+        # By name: it is a room above this one.
+        there = importlib.import_module("corral.cluster.map_items")
+        return list(there.map_on(cluster, fn, items, asked))
     # No more workers than items, where their number is known.
     count = min(asked.wanted_workers, max(1, operator.length_hint(items, 1 << 62)))
     pending = iter(items)

@@ -69,7 +69,9 @@ def clone(
         total = []
         for batch in minibatches(pairs, started, every, carry, batch_size, generator):
             features = net.unroll(batch.rows.leaves, batch.batch_sizes, batch.carry)
-            loss = net.head.cloning_loss(net.outputs(features), batch.rows.chosen)
+            loss = net.head.cloning_loss(
+                net.outputs(features, batch.rows.leaves), batch.rows.chosen
+            )
             if not math.isfinite(loss.item()):
                 raise TrainingDiverged(
                     f"the loss of cloning is {loss.item()} in epoch {epoch + 1}; look "

@@ -150,5 +150,5 @@ class NetPolicy(PolicyVariants):
             tensors = [to_tensor(leaf, self._device) for leaf in leaves]
             carry = mapped(lambda part: to_tensor(part, self._device), carry)
             features, carry = net.step(tensors, carry)
-            outputs, values = net.outputs(features), net.values(features)
+            outputs, values = net.outputs(features, tensors), net.values(features)
             return to_array(outputs), to_array(values), mapped(to_array, carry)

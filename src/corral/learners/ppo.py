@@ -223,7 +223,8 @@ class PPO:
         """
         rows, config, head = batch.rows, self.config, self.net.head
         features = self.net.unroll(rows.leaves, batch.batch_sizes, batch.carry)
-        outputs, value = self.net.outputs(features), self.net.values(features)
+        outputs = self.net.outputs(features, rows.leaves)
+        value = self.net.values(features)
         log_prob = head.log_prob(outputs, rows.chosen)
 
         advantage = rows.advantage

@@ -55,6 +55,7 @@ class PPOLearner(PPO, PPOSettings):
     """Corral's PPO."""
 
     title = "PPO"
+    uses_masks = True
 
     def __init__(self, setup: LearnerSetup) -> None:
         PPOSettings.__init__(self, setup)

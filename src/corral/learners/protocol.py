@@ -151,6 +151,9 @@ class Learner:
         takes_network: whether it uses the `network` of its setup.
         trains_teams: whether its envs are PettingZoo's; an observation is then that of
             a team, see `corral.engine.adapters.team`.
+        shares_policy: whether agents can share its policy: `update` is then given rows
+            of agents, see `corral.learners.shared`.
+        uses_masks: whether its policy obeys an `action_mask` in a Dict observation.
 
     Attributes:
         policy: Acts in the envs (see `corral.Policy`), and has `deterministic()`,
@@ -166,6 +169,8 @@ class Learner:
     needs_pool: ClassVar[bool] = False
     takes_network: ClassVar[bool] = False
     trains_teams: ClassVar[bool] = False
+    shares_policy: ClassVar[bool] = True
+    uses_masks: ClassVar[bool] = False
 
     policy: Any
 

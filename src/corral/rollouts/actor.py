@@ -174,15 +174,19 @@ class Actor:
 
 
 def values_of(policy: Policy, obs: Any, carry: Any, rows: int) -> NDArray[np.float64]:
-    """The policy's values of observations, which are normalised already."""
+    """The policy's values of observations, which are normalised already.
+
+    One number each, or as many as the policy's `value_shape` says.
+    """
+    expected = (rows, *getattr(policy, "value_shape", ()))
     value_of = getattr(policy, "value", None)
     if value_of is None:
-        return np.zeros(rows)
+        return np.zeros(expected)
     value = np.asarray(value_of(obs, carry), np.float64)
-    if value.shape != (rows,):
+    if value.shape != expected:
         raise OptionError(
             f"policy.value returned shape {value.shape} for {rows} observations; "
-            f"expected ({rows},)"
+            f"expected {expected}"
         )
     return value
 
@@ -190,6 +194,8 @@ def values_of(policy: Policy, obs: Any, carry: Any, rows: int) -> NDArray[np.flo
 def check_pool(thing: Any) -> None:
     """Raise OptionError if this is not a pool, and say what to pass."""
     if hasattr(thing, "send_reset") and hasattr(thing, "recv"):
+        return
+    if hasattr(thing, "run_items"):  # sites elsewhere
         return
     own = "its own, envs.pool, or " if hasattr(thing, "pool") else ""
     env = repr(thing) if isinstance(thing, str) else "env"

@@ -30,6 +30,7 @@ from corral.rollouts.published_policy import (
 )
 from corral.rollouts.rollout import Rollout
 from corral.rollouts.rollout_buffer import RolloutBuffer
+from corral.rollouts.site_group import SiteGroup
 from corral.rollouts.space_rows import SpaceParts
 from corral.rollouts.workers_filling import WorkersFiller
 
@@ -45,7 +46,8 @@ class Collector:
 
     Args:
         pool: a pool with autoreset "same_step" or "next_step". Send nothing to it
-            between two rollouts: episodes continue from one to the next.
+            between two rollouts: episodes continue from one to the next. Or a
+            `corral.Cluster`, where the policy acts beside the envs.
         policy: see `corral.Policy`.
         mode: "sync" calls the policy for all slots at once; "two_groups" for one half
             while the other half steps; "first_ready" for the first that are ready.
@@ -64,7 +66,7 @@ class Collector:
     @checked_keywords(pool=Pool)
     def __init__(
         self,
-        pool: Pool,
+        pool: Pool | SiteGroup,
         policy: Policy,
         *,
         mode: str = "sync",
@@ -76,6 +78,7 @@ class Collector:
     ) -> None:
         check_pool(pool)
         check_choice("act_in", act_in, ACT_IN)
+        act_in = "workers" if isinstance(pool, SiteGroup) else act_in
         check_factory(policy_factory, act_in)
         self.pool = pool
         self._act_in = act_in
@@ -85,12 +88,15 @@ class Collector:
         self._obs_space = SpaceParts(pool.spec.observation_space)
         self.obs_norm = obs_norm
         self.reward_norm = reward_norm
-        shared = act_in == "workers"
-        self._published = PublishedPolicy(policy, shared, policy_factory)
         self._filler: Filler | WorkersFiller
-        if act_in == "workers":
+        if isinstance(pool, SiteGroup):
+            self._published = pool.published(policy, policy_factory)
+            self._filler = pool.filler(self._published, obs_norm)
+        elif act_in == "workers":
+            self._published = PublishedPolicy(policy, True, policy_factory)
             self._filler = WorkersFiller(pool, self._published, obs_norm)
         else:
+            self._published = PublishedPolicy(policy, False)
             inline = pool.layout.backend == "serial"
             self._filler = Filler(pool, policy, obs_norm, inline)
         self.choose(mode, min_slots)
@@ -147,6 +153,9 @@ class Collector:
         if end_episodes is not None:
             self._cut_off(filled, end_episodes)
         rollout = self._finished(filled, version)
+        if filled.error is not None:
+            filled.error.rollout = rollout
+            raise filled.error
         self._running, self._sends = True, self.pool.send_count
         return rollout
 
@@ -195,13 +204,13 @@ class Collector:
         next_obs = after.obs
         if obs_norm is not None:  # with the scale of all rows, which is updated below
             final_obs, next_obs = obs_norm(final_obs), obs_norm(next_obs)
-        bootstrap = np.zeros((buffer.rows, buffer.slots))
+        next_value = values_of(policy, next_obs, after.carry, buffer.slots)
+        bootstrap = np.zeros((buffer.rows, *next_value.shape))
         cut = [number for number, end in enumerate(ends) if end.bootstrapped]
         if cut:
             carry = carries.joined([ends[number].carry for number in cut])
             value = values_of(policy, space.some(final_obs, cut), carry, len(cut))
             bootstrap[tuple(zip(*(places[n] for n in cut), strict=True))] = value
-        next_value = values_of(policy, next_obs, after.carry, buffer.slots)
         return Rollout(
             obs=buffer.obs.whole(),
             action=buffer.action.whole(),

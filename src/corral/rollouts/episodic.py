@@ -29,6 +29,7 @@ from corral.rollouts.episode_run import (
 )
 from corral.rollouts.normalise import ObsNorm
 from corral.rollouts.published_policy import ACT_IN, PolicyFactory, check_factory
+from corral.rollouts.site_group import SiteGroup
 from corral.rollouts.workers_episodes import run_in_workers
 
 __all__ = ["Episode", "drawn_task", "run_episodes"]
@@ -36,8 +37,8 @@ __all__ = ["Episode", "drawn_task", "run_episodes"]
 
 @checked_keywords(pool=Pool)
 def run_episodes(
-    pool: Pool,
-    policy: Policy,
+    pool: Pool | SiteGroup | None = None,
+    policy: Policy | None = None,
     *,
     episodes: int | None = None,
     tasks: Sequence[Any] | None = None,
@@ -51,14 +52,15 @@ def run_episodes(
     repeat: int = 1,
     act_in: str = "caller",
     policy_factory: PolicyFactory | None = None,
+    cluster: SiteGroup | None = None,
 ) -> list[Episode]:
     """Run whole episodes; results are in the order of the items.
 
         trials = corral.run_episodes(pool, policy, tasks=tasks)
 
     Args:
-        pool: any pool, whatever its autoreset. Episodes that are running in it are
-            dropped.
+        pool: any pool, whatever its autoreset, or a `corral.Cluster`. Episodes that are
+            running in it are dropped.
         policy: see `corral.Policy`.
         episodes: number of episodes; not needed with tasks or seeds.
         tasks: one per episode (default: drawn by the pool's `sample_task`, if any).
@@ -77,15 +79,21 @@ def run_episodes(
             whichever worker it is in. If a worker dies, all its items are run again;
             of the faults that they had there, only the number is kept.
         policy_factory: as for `Collector`.
+        cluster: a `corral.Cluster` to use in place of `pool`.
 
     Raises:
         CorralError: an env or worker failed in a pool with on_fault="raise", or a task
             cannot be sent; episodes that were finished by then are in its `episodes`.
     """
+    pool = pool if cluster is None else cluster
     check_pool(pool)
+    assert pool is not None, "it was checked"
+    if policy is None:
+        raise OptionError("policy is missing; pass a policy, as corral.Policy says")
     check_count("max_restarts", max_restarts, least=0)
     check_count("repeat", repeat)
     check_choice("act_in", act_in, ACT_IN)
+    act_in = "workers" if isinstance(pool, SiteGroup) else act_in
     check_factory(policy_factory, act_in)
     root = pool.seed if seed is None else seed
     items = _items(pool, episodes, tasks, seeds, root, repeat)
@@ -95,6 +103,10 @@ def run_episodes(
         return []
     pool.drain()
     options = EpisodeOptions(rows, max_restarts, max_length)
+    if isinstance(pool, SiteGroup):
+        published = pool.published(policy, policy_factory)
+        done = pool.run_items(published, items, options, obs_norm)
+        return [done[item.number] for item in items]
     # Under serial the one worker is the caller.
     if act_in == "workers" and pool.layout.backend != "serial":
         done = run_in_workers(pool, policy, items, options, obs_norm, policy_factory)
@@ -110,7 +122,7 @@ def run_episodes(
 
 
 def _items(
-    pool: Pool,
+    pool: Pool | SiteGroup,
     episodes: int | None,
     tasks: Sequence[Any] | None,
     seeds: Sequence[int] | None,
@@ -141,7 +153,7 @@ def _items(
     return items
 
 
-def drawn_task(pool: Pool, seed: int, number: int) -> Any:
+def drawn_task(pool: Pool | SiteGroup, seed: int, number: int) -> Any:
     """The task of an item without one; it depends on the number, not on the slot."""
     if pool.sample_task is None:
         return NO_TASK

@@ -6,6 +6,7 @@ too many short ones. Here the episodes are chosen beforehand, and all run to the
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from corral.rollouts.episodic import run_episodes
 from corral.rollouts.normalise import ObsNorm
 from corral.rollouts.number_format import rate, score
 from corral.rollouts.published_policy import PolicyFactory
+from corral.rollouts.site_group import SiteGroup
 
 # Keys of an episode's last info that hold whether it succeeded.
 SUCCESS_KEYS = ("is_success", "success")
@@ -93,7 +95,7 @@ def success_of(info: Mapping[str, Any]) -> float | None:
 @checked_keywords(onward=Pool)
 def evaluate(
     policy: Policy,
-    env: Pool | EnvSource,
+    env: Pool | SiteGroup | EnvSource | None = None,
     episodes: int = 100,
     seed: int = 0,
     *,
@@ -104,6 +106,7 @@ def evaluate(
     repeat: int = 1,
     act_in: str = "caller",
     policy_factory: PolicyFactory | None = None,
+    cluster: SiteGroup | str | None = None,
     **options: Any,
 ) -> Evaluation:
     """Run exactly this many episodes; the result does not depend on `num_envs`.
@@ -123,20 +126,31 @@ def evaluate(
             `run_episodes`.
         act_in: "caller" or "workers"; see `run_episodes`.
         policy_factory: as for `Collector`.
+        cluster: a `corral.Cluster` to use in place of `env`, or the address of a Ray
+            cluster where `env` is run.
         **options: everything else that `corral.Pool` takes, if `env` is not a pool.
     """
-    if isinstance(env, Pool):
+    if isinstance(cluster, SiteGroup):
+        env = cluster
+    opened: AbstractContextManager[Pool | SiteGroup]
+    if isinstance(env, (Pool, SiteGroup)):
         if options or num_envs is not None:
             names = [*options, *(["num_envs"] if num_envs is not None else [])]
             raise OptionError(
                 f"{', '.join(names)} cannot change a pool that exists; pass it to "
                 "corral.Pool"
             )
-        opened: AbstractContextManager[Pool] = nullcontext(env)
+        opened = nullcontext(env)
+    elif env is None:
+        raise OptionError("env is missing; pass an env, a pool or cluster=")
     else:
         if num_envs is None and not is_list(env):
             num_envs = max(1, min(DEFAULT_NUM_ENVS, episodes))
-        opened = Pool.with_options(env, num_envs, PoolOptions(seed=seed, **options))
+        if cluster is None:
+            asked = PoolOptions(seed=seed, **options)
+            opened = Pool.with_options(env, num_envs, asked)
+        else:
+            opened = _on_cluster(env, num_envs, address=cluster, seed=seed, **options)
     with opened as pool:
         run = run_episodes(
             pool,
@@ -158,3 +172,10 @@ def evaluate(
         infos=tuple(episode.info for episode in run),
         failed=tuple(one.fault for one in run if one.fault is not None),
     )
+
+
+def _on_cluster(env: Any, num_envs: int | None, **options: Any) -> Any:
+    """A cluster of these envs, for one evaluation."""
+    # By name: it is a room above this one.
+    there = importlib.import_module("corral.cluster.cluster")
+    return there.Cluster(env, num_envs, **options)

@@ -30,7 +30,7 @@ from corral.core import Policy, Step
 from corral.engine.keywords import check_choice
 from corral.engine.pool import Pool
 from corral.engine.pool.groups import two_groups
-from corral.errors import Fault, OptionError
+from corral.errors import CorralError, Fault, OptionError
 from corral.rollouts.actor import Actor
 from corral.rollouts.normalise import ObsNorm
 from corral.rollouts.rollout_buffer import RolloutBuffer
@@ -61,11 +61,13 @@ class Filled:
     Attributes:
         first_carry: The policy's carry before row 0; one row per slot.
         after: Follows the last row.
+        error: What to raise, if some rows were lost for good.
     """
 
     buffer: RolloutBuffer
     first_carry: Any
     after: Boundary
+    error: CorralError | None = None
 
 
 class Filler:

@@ -14,6 +14,7 @@ import numpy as np
 from gymnasium import Space
 from numpy.typing import NDArray
 
+from corral.engine.adapters.team import TeamSpace
 from corral.errors import OptionError, TrainingDiverged
 from corral.rollouts.space_rows import SpacePart, SpaceParts
 
@@ -79,7 +80,8 @@ class RunningNorm:
 class ObsNorm:
     """Scales observations to mean 0 and variance 1; float32, clipped.
 
-    Only floating-point leaves are scaled.
+    Only floating-point leaves are scaled. Of a team, what the agents of a group see has
+    one scale, which is learnt from those that are alive.
 
     Args:
         space: the observation space of one env.
@@ -88,12 +90,13 @@ class ObsNorm:
 
     def __init__(self, space: Space[Any], *, clip: float = CLIP) -> None:
         self._space = SpaceParts(space)
+        self._of_team = isinstance(space, TeamSpace)
         self.clip = float(_positive(clip))
         # By the leaf's path in the space.
         self.norms = {
-            part.name: RunningNorm(part.shape)
+            part.name: RunningNorm(part.shape[1:] if self._of_team else part.shape)
             for part in self._space.parts
-            if part.dtype.kind == "f"
+            if part.dtype.kind == "f" and (not self._of_team or part.path[1] == "obs")
         }
         self._refresh()
 
@@ -134,7 +137,11 @@ class ObsNorm:
         check_finite(obs, None, valid)
         by_name = {part.name: part for part in self._space.parts}
         for name, norm in self.norms.items():
-            norm.update(by_name[name].of(obs)[valid])
+            part = by_name[name]
+            counted = valid
+            if self._of_team:
+                counted = valid[..., None] & obs[part.path[0]]["alive"]
+            norm.update(part.of(obs)[counted])
         self._refresh()
 
     def state_dict(self) -> dict[str, Any]:

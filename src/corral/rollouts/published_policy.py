@@ -21,7 +21,7 @@ from corral.engine.transport.weights import (
     weights_of,
 )
 from corral.engine.worker.context import here
-from corral.engine.worker.serialization import pack
+from corral.engine.worker.serialization import Found, importable, pack
 from corral.errors import OptionError
 from corral.rollouts.normalise import ObsNorm
 
@@ -75,6 +75,15 @@ class PackedPolicy(NamedTuple):
             ) from error
 
 
+def in_segment(packed: PackedPolicy, shared: bool = True) -> tuple[PackedPolicy, Any]:
+    """The policy where workers of this process can read it, and its memory."""
+    data = packed.data
+    segment = Segment({_POLICY: ((len(data),), np.uint8)}, shared)
+    segment.lend()[_POLICY][:] = np.frombuffer(data, np.uint8)
+    address = segment.address
+    return packed._replace(address=address, data=b"" if address else data), segment
+
+
 class Orders(NamedTuple):
     """How a copy of the policy has to act from now on.
 
@@ -117,14 +126,21 @@ class PublishedPolicy:
         policy: may change, and be replaced.
         shared: with workers; otherwise versions are only counted.
         factory: makes a copy of the policy in a worker (default: it is pickled).
+        travels: to other machines, which can import these modules; then the orders
+            have everything in them.
     """
 
     def __init__(
-        self, policy: Policy, shared: bool, factory: PolicyFactory | None = None
+        self,
+        policy: Policy,
+        shared: bool,
+        factory: PolicyFactory | None = None,
+        travels: Found | None = None,
     ) -> None:
         self.policy = policy
         self.factory = factory
-        self._shared = shared
+        self._shared, self._is_packed = shared, shared or travels is not None
+        self._found = travels or importable
         self._number = self._edition = 0
         self._packed: tuple[PackedPolicy, Segment] | None = None
         self._data = b""
@@ -148,7 +164,7 @@ class PublishedPolicy:
         policy = self.policy
         loads = has_weights(policy)
         once = loads or self.factory is not None
-        if self._shared and (self._packed is None or not once):
+        if self._is_packed and (self._packed is None or not once):
             self._pack()
         return self._weights.publish(weights_of(policy)) if loads else 0
 
@@ -156,21 +172,20 @@ class PublishedPolicy:
         """Pickle the policy, and put it where workers can read it."""
         policy: Any = self.policy
         if self.factory is not None:
-            data = pack(self.factory, "policy_factory")
+            data = self._pickled(self.factory, "policy_factory")
         else:
             movable = callable(getattr(policy, "on", None))
-            data = pack(policy.on("cpu") if movable else policy, "the policy")
+            data = self._pickled(policy.on("cpu") if movable else policy, "the policy")
         if self._packed is not None and data == self._data:
             return
         self._data = data
         self._edition += 1
-        segment = Segment({_POLICY: ((len(data),), np.uint8)})
-        segment.lend()[_POLICY][:] = np.frombuffer(data, np.uint8)
-        address = segment.address
-        sent = b"" if address else data
         made = self.factory is not None
-        packed = PackedPolicy(self._number, self._edition, address, sent, made)
-        self._packed = packed, segment
+        packed = PackedPolicy(self._number, self._edition, None, data, made)
+        self._packed = in_segment(packed, self._shared)
+
+    def _pickled(self, value: Any, what: str) -> bytes:
+        return pack(value, what, self._found)
 
     def orders(self, norm: ObsNorm | None) -> Orders:
         """Tell copies how to act: like the policy when it was published last."""

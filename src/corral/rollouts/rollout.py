@@ -9,6 +9,7 @@ Row t of a slot is an observation, the action, and its result:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corral.errors import Fault
+from corral.rollouts.joining import joined
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +95,14 @@ class Rollout:
     def ended(self) -> NDArray[np.bool_]:
         """Where an episode ended, for either reason."""
         return self.terminated | self.truncated
+
+    @staticmethod
+    def join(rollouts: Sequence[Rollout]) -> Rollout:
+        """Join rollouts of the same rows along their slots, in this order.
+
+        The slots of the second follow those of the first, and so on.
+        """
+        return Rollout(**joined(rollouts))
 
     @property
     def slots(self) -> int:

@@ -61,11 +61,23 @@ def run_in_workers(
     """Run items in the workers of a pool; returns episodes by number."""
     here = _sites_of(pool, policy, factory)
     here.published.publish()
+    return run_at_sites(pool, here.sites, here.published, items, options, norm)
+
+
+def run_at_sites(
+    pool: Pool,
+    sites: Sites,
+    published: PublishedPolicy,
+    items: Sequence[EpisodeItem],
+    options: EpisodeOptions,
+    norm: ObsNorm | None,
+) -> dict[int, Episode]:
+    """Run items at the sites of a pool; returns episodes by number."""
     waiting = {item.number: item for item in items}
     done: dict[int, Episode] = {}
     while waiting:
         desk = Desk(pool.num_envs, len(items))
-        orders = here.published.orders(norm)
+        orders = published.orders(norm)
         every = list(waiting.values())
         count = len(pool.shards)
         shares = [every] * count
@@ -73,9 +85,9 @@ def run_in_workers(
             shares = [every[number::count] for number in range(count)]
         args = {id(mine): (orders, mine, desk.address, options) for mine in shares}
         try:
-            found = here.sites.call("run_episodes", [args[id(one)] for one in shares])
+            found = sites.call("run_episodes", [args[id(one)] for one in shares])
         except CorralError as error:
-            error.episodes = tuple(_finished(here.sites, done))
+            error.episodes = tuple(_finished(sites, done))
             raise
         finally:
             desk.close()

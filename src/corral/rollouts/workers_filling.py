@@ -15,7 +15,7 @@ import numpy as np
 from corral.core import Policy
 from corral.engine.pool import Pool
 from corral.engine.pool.sites import Sites
-from corral.engine.transport.segment import Segment
+from corral.engine.transport.segment import Segment, SegmentAddress
 from corral.errors import Fault, OptionError
 from corral.rollouts import carry as carries
 from corral.rollouts.filling import Boundary, Filled
@@ -77,9 +77,9 @@ class WorkersFiller:
 
     def fill(self, rows: int) -> Filled:
         """Fill the next rows of every slot, with the weights published last."""
-        buffer, segment = self._new_buffer(rows)
+        buffer, address = self._new_buffer(rows)
         orders = self._published.orders(self._norm)
-        found = self._called("fill", (orders, rows, segment.address))
+        found = self._called("fill", (orders, rows, address))
         if all(isinstance(one, Fault) for one in found):
             # Nothing is left to learn from, not even the names of the extras.
             return self._filled_again(rows, found)
@@ -134,7 +134,7 @@ class WorkersFiller:
 
     # Memory ---------------------------------------------------------------------------
 
-    def _new_buffer(self, rows: int) -> tuple[RolloutBuffer, Segment]:
+    def _new_buffer(self, rows: int) -> tuple[RolloutBuffer, SegmentAddress | None]:
         """A buffer of all slots, in memory that no rollout uses any more."""
         slots = self._shards[-1].stop
         started = np.zeros(slots, np.bool_)
@@ -153,7 +153,7 @@ class WorkersFiller:
             segment = Segment(shapes)
             self._segments = [segment, *fitting][: KEPT_SEGMENTS + 1]
         memory = segment.lend()
-        return RolloutBuffer(*spaces, rows, started, memory=memory), segment
+        return RolloutBuffer(*spaces, rows, started, memory=memory), segment.address
 
     # Joining --------------------------------------------------------------------------
 

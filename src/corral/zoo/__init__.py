@@ -30,8 +30,9 @@ RECIPES = {
     "memory": "CartPole-v1 without velocities: a recurrent policy has to remember",
     "pendulum_v": "Pendulum-v1 of which only the velocity is seen: TD3 with a memory",
     "point_robot": "a point looks for a hidden goal, then goes straight to it: trials",
-    "tinyphysics": "steer a simulated car: a PID controller cloned, then improved",
-    "tinyphysics_tuned": "the same with settings that go much further",
+    "tinyphysics": "steer a simulated car by turns of its wheel, better than _steer",
+    "tinyphysics_steer": "the same car: 56 inputs, and the action is the steer itself",
+    "tinyphysics_tuned": "tinyphysics with settings that go much further: the best",
     "upkie": "the Upkie robot balances in PyBullet, with SB3's PPO",
 }
 # Name -> the file with its settings, in this folder.
@@ -42,13 +43,14 @@ FILES = {
         name: f"meta/{name}.yaml"
         for name in ("ant_dir", "cheetah_vel", "pendulum_v", "point_robot")
     },
+    "tinyphysics_steer": "tinyphysics/steer_recipe.yaml",
     "tinyphysics_tuned": "tinyphysics/tuned_recipe.yaml",
 }
 # Name -> its module, for recipes with code.
 MODULES = {
     "box_jump": "corral.zoo.box_jump.recipe",
-    "grid_world": "corral.zoo.grid_world.recipe",
     "tinyphysics": "corral.zoo.tinyphysics.recipe",
+    "tinyphysics_steer": "corral.zoo.tinyphysics.recipe",
     "tinyphysics_tuned": "corral.zoo.tinyphysics.recipe",
     "upkie": "corral.zoo.upkie.recipe",
 }
@@ -60,8 +62,11 @@ EXTRAS = {
     "cheetah_vel": ("mujoco",),
     "grid_world": ("multi", "sb3"),
     "tinyphysics": ("tinyphysics",),
+    "tinyphysics_steer": ("tinyphysics",),
     "tinyphysics_tuned": ("tinyphysics",),
     "upkie": ("upkie",),
 }
 # Name -> the module of its evaluation.
 EVALUATIONS = {"tinyphysics": "corral.zoo.tinyphysics.eval_command"}
+# `corral export --controller`: the module whose `export_controller` writes it.
+CONTROLLERS = "corral.zoo.tinyphysics.controller_export"

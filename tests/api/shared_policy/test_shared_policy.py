@@ -221,12 +221,20 @@ def test_batches_are_flattened_as_gymnasium_flattens_one():
 # Refusals -----------------------------------------------------------------------------
 
 
-def test_turns_that_cannot_be_given_up_are_refused():
+def test_agents_in_turn_have_a_row_each_and_are_told_when_they_act(opened):
     tictactoe = pytest.importorskip(
         "pettingzoo.classic.tictactoe.tictactoe", reason="no games"
     )
-    with pytest.raises(corral.errors.CorralError, match="may act at once"):
-        corral.make_shared_policy(tictactoe.env, 2, backend="serial")
+    envs = opened(corral.make_shared_policy(tictactoe.env, 2, backend="serial"))
+    _, infos = envs.reset(seed=0)
+    got = np.zeros(4)
+    for turn, cell in enumerate((0, 3, 1, 4, 2)):
+        assert infos["acting"].tolist() == [turn % 2 == 0, turn % 2 == 1] * 2
+        masks = envs.action_masks
+        assert masks[turn % 2].sum() == 9 - turn and masks[1 - turn % 2].all()
+        _, rewards, terminated, *_, infos = envs.step(np.full(4, cell))
+        got += rewards
+    assert got.tolist() == [1.0, -1.0] * 2 and terminated.all()
 
 
 def test_rows_of_half_an_env_are_refused(opened):

@@ -188,14 +188,26 @@ def test_turns_are_given_up_where_the_env_allows_it():
     assert np.array_equal(at_once.step(action)[0], by_turns.step(action)[0])
 
 
-def test_turns_that_cannot_be_given_up_and_lone_agents_are_refused():
+def test_a_step_of_agents_in_turn_is_the_turn_of_one():
     tictactoe = pytest.importorskip(
         "pettingzoo.classic.tictactoe_v3", reason="no games"
     )
-    with pytest.raises(
-        OptionError, match="does not say that its agents may act at once"
-    ):
-        corral.FlattenedAgents(tictactoe.env())
+    env = corral.FlattenedAgents(tictactoe.env())
+    obs, _ = env.reset(seed=0)
+    assert env.action_space == spaces.MultiDiscrete([9, 9])
+    assert obs[-2:].tolist() == [1.0, 0.0]  # whose turn it is
+    for turn, cell in enumerate((0, 3, 1, 4, 2)):
+        masks = env.action_masks().reshape(2, 9)
+        assert masks[turn % 2].sum() == 9 - turn and masks[1 - turn % 2].all()
+        action = [8, 8]  # of the agent that waits: ignored
+        action[turn % 2] = cell
+        assert obs[-2:].argmax() == turn % 2
+        obs, reward, terminated, truncated, info = env.step(np.array(action))
+    assert terminated and not truncated and reward == 0.0
+    assert info["agent_rewards"].tolist() == [1.0, -1.0]
+
+
+def test_what_has_no_agents_is_refused():
     with pytest.raises(OptionError, match="neither PettingZoo's ParallelEnv nor"):
         corral.FlattenedAgents(object())
 

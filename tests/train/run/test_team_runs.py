@@ -10,7 +10,7 @@ from corral.train.recipes.resolve import resolve
 from corral.train.run.checkpoint import Checkpoint
 from corral.train.run.parts import build
 from corral.train.run.start import begin, resume
-from corral.train.run.team_envs import TeamFactory
+from corral.train.run.team_learners import agents_factory
 
 CONFIG = """
 env: {env}
@@ -56,7 +56,8 @@ def test_agents_in_turn_act_at_once_where_their_env_allows_it():
     rps = pytest.importorskip(
         "pettingzoo.classic.rps.rps", reason="the env of this test"
     )
-    assert isinstance(TeamFactory(rps.env, "taac")(), ParallelAdapter)
+    config = resolve(written("pettingzoo.classic.rps.rps:env"), {})
+    assert isinstance(agents_factory(config, rps.env)(), ParallelAdapter)
 
 
 def test_agents_that_must_take_turns_are_refused():

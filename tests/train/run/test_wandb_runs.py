@@ -81,7 +81,7 @@ def test_project_config_metrics_videos_and_model_are_logged(train):
     config = {item.key: item.value_json for item in about.config.update}
     assert config["env"] == '"run_envs:Endless"' and config["num_envs"] == "2"
     keys = set().union(*map(keys_of, found["history"]))
-    assert {"eval/return", "learn/policy_loss", "video/best"} <= keys
+    assert {"eval/return", "learn/policy_loss", "videos/best"} <= keys
     (model,) = found["artifact"]
     assert (model.type, model.name) == ("model", "run_envs-Endless")
     stored = {entry.path for entry in model.manifest.contents}
@@ -116,7 +116,7 @@ def test_videos_and_models_can_be_left_out(train):
     run = train({}, settings={**SETTINGS, "wandb": group})
     found = found_in(run)
     assert "artifact" not in found
-    assert "video/best" not in set().union(*map(keys_of, found["history"]))
+    assert "videos/best" not in set().union(*map(keys_of, found["history"]))
 
 
 def test_a_misspelt_key_is_told():

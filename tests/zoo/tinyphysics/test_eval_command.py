@@ -93,7 +93,10 @@ def cut(path):
     ("spoiling", "told"),
     [
         (lose_a_column, "data/00001.csv has no column vEgo; expected vEgo, aEgo"),
-        (spoil, "data/00001.csv, column roll, row 11: expected a finite number"),
+        (
+            spoil,
+            "data/00001.csv, line 13, column roll, row 11: expected a finite number",
+        ),
         (cut, "data/00001.csv is too short: expected at least 500 rows"),
     ],
 )

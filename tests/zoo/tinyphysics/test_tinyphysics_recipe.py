@@ -20,9 +20,10 @@ from corral.rollouts.collector import Collector
 from corral.train.recipes.resolve import resolve
 from corral.train.run.loaded_run import load_policy
 from corral.train.run.start import begin
-from corral.zoo.tinyphysics import recipe
+from corral.zoo.tinyphysics import load_route, recipe, route, write_route
 from corral.zoo.tinyphysics.cockpit import make_cockpit, turn_of_pid
-from corral.zoo.tinyphysics.recipe import RouteSplit
+from corral.zoo.tinyphysics.recipe import RouteSplit, UnsteadyPID
+from corral.zoo.tinyphysics.views import STEERS
 
 SMALL = {
     "num_envs": 4,
@@ -131,3 +132,50 @@ def test_there_are_cautious_settings_and_bold_ones():
     assert (config.ppo.clip_range, config.ppo.gamma) == (0.1, 0.9)
     assert config.steps_per_update == 100_000
     assert resolve("tinyphysics_tuned", {}).ppo.lr > config.ppo.lr
+
+
+def test_an_epoch_has_as_many_steps_with_any_number_of_envs():
+    for num_envs, rows in ((1, 100_000), (8, 12_500), (16, 6250)):
+        config = resolve("tinyphysics_steer", {"num_envs": num_envs})
+        assert (config.ppo.n_steps, config.steps_per_update) == (rows, 100_000)
+    assert resolve("tinyphysics_steer", {"ppo.n_steps": 7}).ppo.n_steps == 7
+    with pytest.raises(OptionError, match="rollout_size is 4, less than one row"):
+        resolve("tinyphysics_steer", {"rollout_size": 4})
+
+
+def test_the_first_written_env_has_56_inputs_and_the_steer_as_its_action():
+    config = resolve("tinyphysics_steer", {"backend": "serial", "num_envs": 2})
+    built = recipe.build(config)
+    try:
+        spec = built.pool.spec
+        assert spec.observation_space.shape == (56,)
+        assert (spec.action_space.low, spec.action_space.high) == (-2.0, 2.0)
+        obs = Collector(built.pool, UnsteadyPID(STEERS, scaled=True)).collect(400).obs
+        assert np.abs(obs).max() <= 5.0
+    finally:
+        built.close()
+
+
+def test_damaged_routes_are_all_named_before_training(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for number in range(6):
+        write_route(load_route(f"synthetic:{number:05d}"), f"{number}.csv")
+    for name in ("2.csv", "4.csv"):
+        path = tmp_path / name
+        lines = path.read_text().splitlines()
+        lines[20] = "0,fast,0,0,0,0"
+        path.write_text("\n".join(lines))
+    few = {"data": ".", "validation_routes": 1, "test_routes": 1}
+    with pytest.raises(OptionError) as refused:
+        begin("tinyphysics", {**SMALL, **few}, out=tmp_path / "run")
+    told = str(refused.value)
+    assert "2 of 6 routes cannot be driven" in told
+    assert "./2.csv, line 21, column vEgo" in told and "./4.csv, line 21" in told
+
+
+def test_many_routes_are_read_by_workers(tmp_path, monkeypatch):
+    write_route(load_route("synthetic:00000"), tmp_path / "one.csv")
+    (tmp_path / "two.csv").write_text("t,vEgo\n")
+    monkeypatch.setattr(route, "MANY", 2)
+    with pytest.raises(OptionError, match="1 of 3 routes cannot be driven"):
+        route.check_routes([str(tmp_path / f"{n}.csv") for n in ("one", "one", "two")])

@@ -25,6 +25,7 @@ from corral.api.pettingzoo.step import MultiStep, by_agent
 from corral.core import Factory, Step
 from corral.engine.adapters.factories import one_per_slot
 from corral.engine.adapters.parallel import RawActions, ReturnsAdapter
+from corral.engine.adapters.pettingzoo import parallel_form
 from corral.engine.adapters.team import TEAM_KEY, Team
 from corral.engine.keywords import checked_keywords
 from corral.engine.layout.infos import add_info
@@ -38,6 +39,11 @@ with requires("this needs AgileRL ({error}): pip install agilerl"):
 _NOT_CALLED = ("reset", "step", "close", "_setattr", "_check_spaces")
 _FIXED = "AgileRL restarts an episode in the step that ends it, one env per slot"
 Batch = tuple[dict[Any, Any], ...]
+
+
+def _adapted(env: Any) -> ReturnsAdapter:
+    """Agents in turn are stepped together, too: see `TurnSteps`."""
+    return ReturnsAdapter(parallel_form(env))
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +93,7 @@ class AsyncPettingZooVecEnv(VectorCalls, PettingZooVecEnv):  # type: ignore[misc
         api = ApiOptions(bare_resets=True, own_processes=True)
         fns = one_per_slot(env_fns)
         try:
-            pool = open_team_pool(fns, None, ReturnsAdapter, api=api, **options)
+            pool = open_team_pool(fns, None, _adapted, api=api, **options)
         except StartError as error:
             raise_env_exception(error)
         self.pool = pool

@@ -124,7 +124,7 @@ class MultiStep:
     def action_mask(self) -> dict[str, Bools | None]:
         """The valid actions of each agent; None if its actions cannot be masked.
 
-        All True for agents that do not act now: their action is ignored, and a
+        All True for agents that do not act now, and for masks that allow nothing: a
         distribution over no action is undefined.
         """
         return {group.name: self._mask(group) for group in self.team.groups}
@@ -135,6 +135,7 @@ class MultiStep:
             return None
         mask: Bools = given.astype(np.bool_)
         mask[~self.acting[group.name]] = True
+        mask[~mask.any(-1)] = True
         return mask
 
     @cached_property

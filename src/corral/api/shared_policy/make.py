@@ -15,7 +15,7 @@ from corral.api.gymnasium.env import CorralVectorEnv
 from corral.api.pettingzoo.env import open_team_pool
 from corral.api.shared_policy.pool import SharedPool
 from corral.engine.adapters.factories import EnvSource
-from corral.engine.adapters.pettingzoo import multi_env
+from corral.engine.adapters.pettingzoo import TURNS, multi_env
 from corral.engine.keywords import check_choice, checked_keywords
 from corral.engine.pool import Pool
 from corral.errors import OptionError
@@ -112,9 +112,13 @@ def make_shared_policy(
     `valid` False) until the env restarts, which it does in the step that ends its last
     agent.
 
+    Where agents must act in turn, a step is one agent's turn: every living agent has a
+    row with what it sees, its info says whether it is `acting`, and actions of others
+    are ignored.
+
     Args:
-        env: a factory of ParallelEnvs, or of AECEnvs that are parallelizable,
-            "module:function", or a list with one of those per env.
+        env: a factory of ParallelEnvs or AECEnvs, "module:function", or a list with
+            one of those per env.
         num_envs: number of envs; not needed with a list of factories.
         api: "gymnasium" for a `gymnasium.vector.VectorEnv`, "sb3" for a VecEnv of
             Stable-Baselines3's. A `corral.Collector` takes `envs.pool` of either.
@@ -145,7 +149,7 @@ def open_shared_pool(
     env: EnvSource, num_envs: int | None = None, *, pad: bool = False, **options: Any
 ) -> SharedPool:
     """Open a pool whose slots are agents; arguments as for `make_shared_policy`."""
-    adapt = functools.partial(multi_env, parallel=True)
+    adapt = functools.partial(multi_env, parallel=TURNS)
     pool = open_team_pool(env, num_envs, adapt, **options)
     try:
         return SharedPool(pool, pad)

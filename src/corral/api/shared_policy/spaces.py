@@ -9,6 +9,7 @@ env after env.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,7 +19,7 @@ from gymnasium.spaces.utils import flatdim
 from numpy.typing import NDArray
 
 from corral.engine.adapters.flattened_agents import flat_batch, flat_box
-from corral.engine.adapters.team import Team
+from corral.engine.adapters.team import MASK_KEY, Team, masks_of
 from corral.engine.layout.codec import codec_for
 from corral.engine.tree import mapped
 from corral.errors import OptionError, SpaceMismatch
@@ -27,6 +28,8 @@ Array = NDArray[Any]
 Bools = NDArray[np.bool_]
 # Group -> arrays `(envs, agents, ...)`.
 ByGroup = Mapping[str, Any]
+# The key of an observation that has a mask beside it.
+OBSERVATION = "observation"
 
 
 class SharedSpaces:
@@ -34,13 +37,49 @@ class SharedSpaces:
 
     observation_space: Space[Any]
     action_space: Space[Any]
+    # Whether observations of `seen` have masks beside them.
+    _masked = False
 
     def __init__(self, team: Team) -> None:
         (self._group,) = team.groups
+        self._team = team
         self.observation_space = self._group.observation_space
         self.action_space = self._group.action_space
         self._agents = len(team.agents)
         self._codec = codec_for(self.action_space)
+
+    def with_masks(self) -> SharedSpaces:
+        """The same, with `action_mask` beside each observation, in a Dict."""
+        other = copy.copy(self)
+        other._masked = True
+        options = int(getattr(self.action_space, "n", 0)) or int(
+            getattr(self.action_space, "nvec", np.zeros(0)).sum()
+        )
+        other.observation_space = spaces.Dict(
+            {
+                OBSERVATION: self.observation_space,
+                MASK_KEY: spaces.Box(0, 1, (options,), np.int8),
+            }
+        )
+        return other
+
+    def seen(self, batch: ByGroup, envs: int) -> Any:
+        """What each agent sees, a row each, from a batch as the block has it.
+
+        Also the last observations of agents that have just ended.
+        """
+        names = [group.name for group in self._team.groups]
+        there = {}
+        for name in names:
+            leaves = batch[name]
+            there[name] = leaves["alive"] | leaves["terminated"] | leaves["truncated"]
+        rows = self.rows({name: batch[name]["obs"] for name in names}, there, envs)
+        if not self._masked:
+            return rows
+        given = {g.name: masks_of(g, batch[g.name]) for g in self._team.groups}
+        masks = self.masks(given, envs)
+        assert masks is not None, "only discrete actions have masks"
+        return {OBSERVATION: rows, MASK_KEY: masks.astype(np.int8)}
 
     def rows(self, seen: ByGroup, there: ByGroup, envs: int) -> Any:
         """The observations, a row per agent; zeros for absent agents."""
@@ -61,7 +100,7 @@ class SharedSpaces:
     def masks(self, masks: ByGroup, envs: int) -> Bools | None:
         """The valid actions, a row per agent; None if they cannot be masked."""
         mask: Bools | None = masks[self._group.name]
-        return None if mask is None else mask.reshape(envs * self._agents, -1)
+        return None if mask is None else mask.reshape(-1, mask.shape[-1])
 
 
 class PaddedSpaces(SharedSpaces):
@@ -74,6 +113,7 @@ class PaddedSpaces(SharedSpaces):
 
     def __init__(self, team: Team) -> None:
         self._team = team
+        self._agents = len(team.agents)
         self._columns = [
             np.array([team.agents.index(agent) for agent in group.agents])
             for group in team.groups
@@ -93,7 +133,7 @@ class PaddedSpaces(SharedSpaces):
             here = len(group.agents)
             batch = as_rows(seen[group.name], envs * here)
             rows = flat_batch(group.observation_space, batch, envs * here)
-            flat[group.name] = rows.reshape(envs, here, -1)
+            flat[group.name] = rows.reshape(envs, here, rows.shape[-1])
         whole = self._whole(flat, *self._shape)
         for number, columns in enumerate(self._columns):
             whole[:, columns, self._wide + number] = 1.0
@@ -136,7 +176,7 @@ class PaddedSpaces(SharedSpaces):
         if unknown or not isinstance(self.action_space, spaces.Discrete):
             return None
         whole = self._whole(masks, int(self.action_space.n))
-        return whole.reshape(len(whole) * whole.shape[1], -1)
+        return whole.reshape(-1, whole.shape[-1])
 
 
 def shared_spaces(team: Team, pad: bool) -> SharedSpaces:

@@ -7,6 +7,7 @@ env takes it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from itertools import accumulate
 from typing import Any
@@ -20,10 +21,11 @@ from numpy.typing import NDArray
 from corral.core import NO_TASK
 from corral.engine.adapters.multi_agent import layer_with
 from corral.engine.adapters.parallel import ParallelAdapter
-from corral.engine.adapters.pettingzoo import adapt_multi
+from corral.engine.adapters.pettingzoo import TURNS, adapt_multi
 from corral.engine.adapters.pettingzoo_wrappers import without_detours
 from corral.engine.adapters.roster import as_mask, as_number
 from corral.engine.adapters.team import MASK_KEY, Agent, Team
+from corral.engine.adapters.turn_steps import TurnSteps
 from corral.engine.keywords import check_choice
 from corral.engine.tree import mapped
 from corral.errors import OptionError
@@ -57,7 +59,9 @@ class FlattenedAgents(gymnasium.Env[Any, Any]):
     of each agent under the agent's name.
 
     Args:
-        env: a ParallelEnv, or an AECEnv that says that it is parallelizable.
+        env: a ParallelEnv or an AECEnv. Where agents must act in turn, a step is one
+            agent's turn: its part of the action is used, and a one-hot vector of the
+            agent whose turn it is comes after the observations.
         reward: how the agents' rewards become one: "sum", "mean" over the agents that
             were alive, or a function of the dict of rewards.
     """
@@ -65,7 +69,7 @@ class FlattenedAgents(gymnasium.Env[Any, Any]):
     def __init__(
         self, env: Any, reward: str | Callable[[Rewards], float] = "sum"
     ) -> None:
-        adapter = adapt_multi(env, parallel=True)
+        adapter = adapt_multi(env, parallel=TURNS)
         assert isinstance(adapter, ParallelAdapter)
         self._adapter = adapter
         self.env = env = adapter.env
@@ -77,6 +81,9 @@ class FlattenedAgents(gymnasium.Env[Any, Any]):
             for agent in self.possible_agents
         ]
         self._parts = _side_by_side(self.possible_agents, map(flatdim, boxes))
+        self._turns = isinstance(env, TurnSteps)
+        if self._turns:
+            boxes.append(spaces.Box(0, 1, (len(boxes),), np.float32))
         # Zeros stand for agents that are gone, so they must be in the space.
         low = np.minimum(np.concatenate([box.low for box in boxes]), 0)
         high = np.maximum(np.concatenate([box.high for box in boxes]), 0)
@@ -133,6 +140,9 @@ class FlattenedAgents(gymnasium.Env[Any, Any]):
         for seat in (*roster.living, *roster.leaving):
             if seat.agent in observations:
                 joint[self._parts[seat.agent]] = self._flat(seat.agent)
+        if self._turns and self.env.acting is not None:
+            first = len(joint) - len(self.possible_agents)
+            joint[first + self.possible_agents.index(self.env.acting)] = 1.0
         return joint
 
     def _flat(self, agent: Agent) -> Any:
@@ -153,6 +163,14 @@ class FlattenedAgents(gymnasium.Env[Any, Any]):
                 "these agents' actions are a Box, and only discrete actions have masks"
             )
         return np.concatenate([self._mask(agent) for agent in self.possible_agents])
+
+    def gives_masks(self) -> bool:
+        """Begin an episode, and say whether agents have masks."""
+        if not self._action.masked:
+            return False
+        self.reset(seed=0)
+        by_info = any(MASK_KEY in (info or {}) for info in self._infos.values())
+        return by_info or any(g.mask_in_obs for g in self._adapter.team.groups)
 
     def render(self) -> Any:
         """What the env renders."""
@@ -196,7 +214,9 @@ class FlattenedAgents(gymnasium.Env[Any, Any]):
             if mask is None and group.mask_in_obs:
                 mask = roster.value[group.name]["obs"][MASK_KEY][0, position]
             if mask is not None:
-                return as_mask(mask, size, agent).astype(np.bool_)
+                allowed: NDArray[np.bool_] = as_mask(mask, size, agent) != 0
+                # Of agents that wait, some envs allow nothing.
+                return allowed if allowed.any() else ~allowed
         # An agent that is not alive may do anything: a distribution needs a choice.
         return np.ones(size, np.bool_)
 
@@ -291,7 +311,7 @@ def flat_batch(space: Space[Any], batch: Any, count: int) -> Array:
         keys = parts if isinstance(parts, dict) else range(len(parts))
         flat = [flat_batch(parts[key], batch[key], count) for key in keys]
         return np.concatenate(flat, axis=1)
-    values = np.asarray(batch).reshape(count, -1)
+    values = np.asarray(batch).reshape(count, math.prod(space.shape or ()))
     if isinstance(space, (spaces.Discrete, spaces.MultiDiscrete)):
         from_zero = values - np.ravel(space.start)
         hot = [np.arange(n) == from_zero[:, [i]] for i, n in enumerate(_choices(space))]

@@ -11,28 +11,35 @@ import gymnasium
 from corral.engine.adapters.aec import AecAdapter
 from corral.engine.adapters.multi_agent import OBSERVE_CHOICES
 from corral.engine.adapters.parallel import ParallelAdapter
+from corral.engine.adapters.turn_steps import TurnSteps
 from corral.engine.keywords import check_choice
 from corral.errors import OptionError
 
 MultiAdapter = ParallelAdapter | AecAdapter
+# The value of `parallel` that takes every env.
+TURNS = "turns"
 
 
 def adapt_multi(
-    env: Any, parallel: bool = False, state: bool = False, observe: str = "acting"
+    env: Any,
+    parallel: bool | str = False,
+    state: bool = False,
+    observe: str = "acting",
 ) -> MultiAdapter:
     """Give an env with several agents its adapter.
 
     Args:
         env: a ParallelEnv or an AECEnv.
-        parallel: turn an AECEnv whose agents may act at once into a ParallelEnv.
+        parallel: turn an AECEnv whose agents may act at once into a ParallelEnv;
+            "turns" does that with any, where agents must act in turn by `TurnSteps`.
         state: call `env.state()` in every step.
         observe: (AEC) "acting", or "all" that are alive.
     """
     check_choice("observe", observe, OBSERVE_CHOICES)
-    if has_agents(env) and callable(getattr(env, "agent_iter", None)):
+    if is_aec(env):
         if not parallel:
             return AecAdapter(env, state, observe)
-        env = _converted(env)
+        env = parallel_form(env) if parallel == TURNS else _converted(env)
     if has_agents(env):
         return ParallelAdapter(env, state)
     hint = "; does it end in `return env`?" if env is None else ""
@@ -60,9 +67,30 @@ def has_agents(env: Any) -> bool:
     return not isinstance(env, gymnasium.Env) and all(map(callable, methods))
 
 
+def in_turn(env: Any) -> bool:
+    """Whether it is an AECEnv whose agents must act in turn."""
+    return is_aec(env) and not _allows_at_once(env)
+
+
+def is_aec(env: Any) -> bool:
+    """Whether it is an AECEnv."""
+    return has_agents(env) and callable(getattr(env, "agent_iter", None))
+
+
+def parallel_form(env: Any) -> Any:
+    """Any env with agents as a ParallelEnv; a step may be one agent's turn."""
+    if in_turn(env):
+        return TurnSteps(env)
+    return _converted(env) if is_aec(env) else env
+
+
+def _allows_at_once(env: Any) -> bool:
+    return bool((getattr(env, "metadata", None) or {}).get("is_parallelizable"))
+
+
 def _converted(env: Any) -> Any:
     """An AECEnv as a ParallelEnv, if it says that its agents may act at once."""
-    if not (getattr(env, "metadata", None) or {}).get("is_parallelizable"):
+    if not _allows_at_once(env):
         raise OptionError(
             f"{env} does not say that its agents may act at once "
             "(metadata['is_parallelizable']); use corral.make_multi without "

@@ -76,6 +76,12 @@ def advice_for(fault: Fault, syntax: str = "python") -> Iterator[str]:
     in_python = syntax == "python"
     starting = fault.command in ("start", "construct")
     in_pool = not starting and not _in_map(fault)
+    if fault.kind == "node":
+        if not fault.gave_up and not starting:
+            restart = _option(in_python, "on_node_loss", "restart")
+            yield f"continue after such losses: {restart}"
+        yield "see which nodes are there: corral doctor --cluster"
+        return
     if in_python and fault.kind in ("died", "hung") and in_pool:
         yield "close the pool"
     alone = _option(in_python, "isolation", "slot")

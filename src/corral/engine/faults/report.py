@@ -55,7 +55,7 @@ def signal_name(exit_code: int | None) -> str | None:
 
 def where(fault: Fault) -> str:
     """The place of a fault, in the project's words."""
-    names = ("item", "slot", "worker", "pid")
+    names = ("item", "slot", "worker", "pid", "site", "node")
     known = [name for name in names if getattr(fault, name) is not None]
     return ", ".join(f"{name} {getattr(fault, name)}" for name in known) or "the pool"
 
@@ -95,6 +95,7 @@ _KINDS: dict[str, type[FaultError]] = {
     "died": errors.WorkerDied,
     "hung": errors.WorkerHung,
     "shardmate": errors.WorkerDied,
+    "node": errors.NodeLost,
 }
 
 
@@ -183,6 +184,8 @@ def _what_happened(fault: Fault) -> str:
         case "hung":
             what = command if fault.item is None else "the function"
             return f"{place}: {what} took {fault.error_text or 'too long'}"
+        case "node":
+            return f"{place}: {fault.error_text}"
         case "shardmate":
             by_slot = f"slot {beside} ended its worker"
             why = "its worker ended" if beside is None else by_slot

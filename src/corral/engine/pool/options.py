@@ -76,6 +76,8 @@ class ApiOptions:
         empty_finals: Whether `final_infos` has empty ones as well.
         own_processes: Whether it replaces a class with a process per env: `workers` is
             a wish.
+        first_slot: The number of slot 0 in seeds and tasks, where the pool has a part
+            of the slots of a cluster.
     """
 
     bare_resets: bool = False
@@ -83,6 +85,7 @@ class ApiOptions:
     agree: Callable[[list[EnvSpec]], EnvSpec] = same_spaces
     empty_finals: bool = True
     own_processes: bool = False
+    first_slot: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,7 +190,11 @@ class PoolOptions:
         )
 
     def assignment(
-        self, factories: Sequence[Any], budget: RestartBudget, seeded: bool
+        self,
+        factories: Sequence[Any],
+        budget: RestartBudget,
+        seeded: bool,
+        first_slot: int = 0,
     ) -> Assignment:
         """What an executor is given; the shards are decided later."""
         self._check_groups(len(factories))
@@ -206,6 +213,7 @@ class PoolOptions:
                 restarts=budget if self.restarts("raised") else None,
                 memory_limit=self.memory_limit,
                 batched=self.batched,
+                first_slot=first_slot,
             ),
             worker_init=self.worker_init,
             per_worker=self.per_worker,

@@ -186,7 +186,9 @@ class Pool:
             env, num_envs, options.env_kwargs, options.wrappers, options.batched
         )
         budget = RestartBudget(options.max_restarts, options.restarts_per_minute)
-        assignment = options.assignment(factories, budget, not api.bare_resets)
+        assignment = options.assignment(
+            factories, budget, not api.bare_resets, api.first_slot
+        )
         opened = open_workers(assignment, options, api)
         with closed_on_error(opened[0]):
             self._open(opened, assignment, options, api, budget)

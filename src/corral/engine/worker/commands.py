@@ -180,6 +180,8 @@ class ShardOptions:
             `batched_shard`.
         checks_sharing: Whether envs share a process here, and one that must not is to
             be refused.
+        first_slot: The number of slot 0 in seeds and tasks, where the pool has a part
+            of the slots of a cluster.
     """
 
     root_seed: int = 0
@@ -193,10 +195,11 @@ class ShardOptions:
     memory_limit: int | None = None
     batched: bool = False
     checks_sharing: bool = False
+    first_slot: int = 0
 
     def group(self, slot: int) -> int:
         """The number that a slot's seeds and tasks are drawn from."""
-        return slot // self.repeat
+        return (self.first_slot + slot) // self.repeat
 
 
 @dataclass(slots=True)

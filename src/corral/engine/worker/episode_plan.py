@@ -102,6 +102,7 @@ class EpisodePlan:
         if self._self_resetting and not (self.resets_all and slot == self.slots.start):
             return None  # it is given one seed, when it is reset as a whole
         root, number = self.options.root_seed, episode.number
+        place = self.options.first_slot + slot
         if self.options.repeat > 1 and asked is None:
             # Begun again, it still is the episode of its group.
             again = episode.seed if episode.restarts else None
@@ -110,10 +111,10 @@ class EpisodePlan:
         if asked is None and episode.restarts:
             # Also where resets are bare: an env that is new was never given a seed.
             return episode_seed(
-                root, slot, number, SeedDomain.RESTARTS, episode.restarts
+                root, place, number, SeedDomain.RESTARTS, episode.restarts
             )
         if asked is None and self.options.seeded:
-            return episode_seed(root, slot, number)
+            return episode_seed(root, place, number)
         return asked
 
     def _task(self, slot: int, episode: SlotEpisode, task: Any) -> Any:

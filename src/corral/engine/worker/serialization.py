@@ -72,6 +72,10 @@ def environment(threads: int | None, device: str | None) -> dict[str, str]:
     return environ
 
 
+# Whether the receiver can import a module by its name.
+Found = Callable[[str], bool]
+
+
 @functools.cache
 def importable(name: str) -> bool:
     """Whether another process with our `sys.path` can import this module by name."""
@@ -106,12 +110,21 @@ def _known_to_a_hook(top: str) -> bool:
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-    """cloudpickle, with modules that a worker cannot import sent by value as well."""
+    """cloudpickle, with modules that a worker cannot import sent by value as well.
+
+    Args:
+        found: whether the receiver can import a module by its name.
+        options: of `pickle.Pickler`.
+    """
+
+    def __init__(self, buffer: io.BytesIO, found: Found, **options: Any) -> None:
+        super().__init__(buffer, protocol=pickle.HIGHEST_PROTOCOL, **options)
+        self._found = found
 
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, (type, types.FunctionType)):
             module = sys.modules.get(getattr(obj, "__module__", None) or "")
-            if module is not None and not importable(module.__name__):
+            if module is not None and not self._found(module.__name__):
                 known = ("__main__", *cloudpickle.list_registry_pickle_by_value())
                 if module.__name__ not in known:
                     cloudpickle.register_pickle_by_value(module)
@@ -122,17 +135,17 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         return super().reducer_override(obj)
 
 
-def dumps(value: Any) -> bytes:
+def dumps(value: Any, found: Found = importable, **options: Any) -> bytes:
     """Pickle anything a user wrote: lambdas, closures, classes of `__main__`."""
     buffer = io.BytesIO()
-    _Pickler(buffer, protocol=pickle.HIGHEST_PROTOCOL).dump(value)
+    _Pickler(buffer, found, **options).dump(value)
     return buffer.getvalue()
 
 
-def pack(value: Any, what: str) -> bytes:
+def pack(value: Any, what: str, found: Found = importable) -> bytes:
     """Pickle what the user gave us, or say which part of it cannot be pickled."""
     try:
-        return dumps(value)
+        return dumps(value, found)
     except Exception as error:
         culprit = _unpicklable_part(value, what)
         raise FactoryError(

@@ -49,7 +49,7 @@ class Worker:
             slots=job.slots,
             device=job.device,
             shared=job.shared,
-            rng=worker_rng(job.options.root_seed, job.slots),
+            rng=worker_rng(job.options.root_seed, _places(job)),
         )
         kind = BatchedShard if job.options.batched else Shard
         self.shard = kind(job, lock, guard)
@@ -100,7 +100,7 @@ class Worker:
         """One that takes another's place must not draw the same numbers again."""
         job = self.job
         more = (SeedDomain.WORKERS, job.generation) if job.generation else ()
-        return episode_seed(root, job.slots.start, *more)
+        return episode_seed(root, _places(job).start, *more)
 
     def bind(
         self,
@@ -266,6 +266,12 @@ class Worker:
             case "call", (name, args, kwargs):
                 return adapter.call(name, args, kwargs)
         raise AssertionError(f"no such question: {message.verb}")
+
+
+def _places(job: commands.Job) -> range:
+    """The numbers of the worker's slots in seeds."""
+    first = job.options.first_slot
+    return range(first + job.slots.start, first + job.slots.stop)
 
 
 def worker_rng(root: int, slots: range) -> np.random.Generator:

@@ -9,7 +9,7 @@ from typing import Any
 from gymnasium import spaces
 
 from corral.learners.nets.cnn import is_image
-from corral.learners.nets.encoders import Encoder
+from corral.learners.nets.encoders import Encoder, mask_leaf
 from corral.learners.nets.exported import plain_mlp
 from corral.learners.nets.heads import head_for
 from corral.learners.nets.memory import MEMORIES, MemoryKind
@@ -81,6 +81,7 @@ class ActorCritic(nn.Module):  # type: ignore[misc]
                 own.check_output(name, parts[name], width, outputs)
         # Whether every part is Corral's.
         self.is_standard = not parts
+        self._mask = mask_leaf(observation_space, action_space)
 
     def step(self, leaves: Sequence[Any], carry: Any) -> tuple[Any, Any]:
         """Features of one row per slot, and the carry after it."""
@@ -96,9 +97,13 @@ class ActorCritic(nn.Module):  # type: ignore[misc]
             return features
         return self.memory.unroll(features, batch_sizes, carry)
 
-    def outputs(self, features: Any) -> Any:
-        """Of the head."""
-        return self.head.forward(self.actor.forward(features))
+    def outputs(self, features: Any, leaves: Sequence[Any] = ()) -> Any:
+        """Of the head; with the leaves, actions that a mask among them forbids are out.
+
+        A Dict observation has the mask under `action_mask`, as PettingZoo's envs do.
+        """
+        allowed = None if self._mask is None or not leaves else leaves[self._mask]
+        return self.head.forward(self.actor.forward(features), allowed)
 
     def values(self, features: Any) -> Any:
         """(rows,): what is to be expected from here."""

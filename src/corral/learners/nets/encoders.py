@@ -13,6 +13,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from corral.engine.adapters.team import MASK_KEY
 from corral.errors import SpaceMismatch
 from corral.learners.nets.cnn import Cnn, is_image
 from corral.learners.torch_import import functional, nn, torch
@@ -67,6 +68,21 @@ def characters(space: spaces.Text, texts: Any) -> NDArray[np.int64]:
     for row, text in enumerate(values.ravel()):
         codes[row, : len(text)] = [space.character_index(one) + 1 for one in text]
     return codes.reshape(*values.shape, space.max_length)
+
+
+def mask_leaf(space: spaces.Space[Any], action_space: spaces.Space[Any]) -> int | None:
+    """The number of the leaf that masks actions; None if there is none."""
+    if isinstance(action_space, spaces.Discrete):
+        options = int(action_space.n)
+    elif isinstance(action_space, spaces.MultiDiscrete):
+        options = int(action_space.nvec.sum())
+    else:
+        return None
+    masks = f"observation[{MASK_KEY!r}]"
+    for number, (path, leaf) in enumerate(leaf_spaces(space)):
+        if path == masks and leaf.shape == (options,):
+            return number
+    return None
 
 
 def _inner(

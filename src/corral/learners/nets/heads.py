@@ -30,6 +30,8 @@ Array = NDArray[Any]
 Choice = tuple[Array, Array]
 # Small, so that a new policy prefers nothing.
 OUTPUT_GAIN = 0.01
+# The output of an option that must not be chosen; finite, so that no gradient is nan.
+FORBIDDEN = -1e9
 HALF_LOG_TAU = 0.5 * math.log(2.0 * math.pi)
 
 
@@ -63,7 +65,7 @@ class Head(nn.Module):  # type: ignore[misc]
             self.layer = dense(inputs, outputs, OUTPUT_GAIN, generator)
             self._weights = (self.layer.weight, self.layer.bias)
 
-    def forward(self, features: Any) -> Any:
+    def forward(self, features: Any, allowed: Any = None) -> Any:
         """(rows, inputs) -> (rows, outputs)."""
         if self._weights is None:
             return features
@@ -116,13 +118,26 @@ class Categorical(Head):
         """Return the outputs of each choice."""
         return [outputs[:, options] for options in self._options]
 
-    def forward(self, features: Any) -> Any:
-        """(rows, inputs) -> (rows, options of all choices)."""
+    def forward(self, features: Any, allowed: Any = None) -> Any:
+        """(rows, inputs) -> (rows, options of all choices).
+
+        Args:
+            features: of each row.
+            allowed: (rows, options), 0 for options that must not be chosen; None for
+                all. A choice without any allowed option has all of them.
+        """
         outputs = super().forward(features)
+        if allowed is not None:
+            outputs = outputs.masked_fill(self._forbidden(allowed), FORBIDDEN)
         if self._is_one:
             return torch.log_softmax(outputs, -1)
         logs = [torch.log_softmax(part, -1) for part in self.parts(outputs)]
         return torch.cat(logs, -1)
+
+    def _forbidden(self, allowed: Any) -> Any:
+        """Which options must not be chosen."""
+        parts = [part != 0 for part in self.parts(allowed)]
+        return torch.cat([~part & part.any(-1, keepdim=True) for part in parts], -1)
 
     def normalised(self, outputs: Array) -> Array:
         """The same of arrays."""
@@ -288,7 +303,10 @@ def _pick(logs: Array, drawn: Array) -> Array:
     """(rows, options), (rows, 1) -> the option in whose share of [0, 1) the number is.
 
     By what is before an option, not by what is behind it: chances that add up to a
-    little less than 1 must not leave a number without an option.
+    little less than 1 must not leave a number without an option. It may then be a last
+    option that must not be chosen: the likeliest takes its place.
     """
     before = np.exp(logs[:, :-1]).cumsum(-1)
-    return np.asarray((drawn >= before).sum(-1))
+    picked = np.asarray((drawn >= before).sum(-1))
+    wrong = logs[np.arange(len(logs)), picked] <= FORBIDDEN / 2
+    return np.where(wrong, logs.argmax(-1), picked) if wrong.any() else picked

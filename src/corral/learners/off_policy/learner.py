@@ -61,6 +61,7 @@ class OffPolicyLearner(Learner):
     packages: ClassVar[tuple[str, ...]] = ("torch",)
     charts = CHARTS
     discrete: ClassVar[bool] = False
+    shares_policy = False
 
     def __init__(self, setup: LearnerSetup) -> None:
         super().__init__(setup)

@@ -20,9 +20,6 @@ from corral.learners.nets.mlp import HIDDEN_GAIN, dense
 from corral.learners.taac.settings import TAACConfig
 from corral.learners.torch_import import functional, nn, torch
 
-# Instead of -inf, whose product with a chance of 0 is not a number.
-FORBIDDEN = -1e9
-
 
 class Layers(nn.Module):  # type: ignore[misc]
     """Dense layers, with a leaky ReLU between each two."""
@@ -119,11 +116,9 @@ class Actor(nn.Module):  # type: ignore[misc]
         attended = self.attention(embedded, present)
         seen = torch.cat([attended, embedded], -1) if self._own else attended
         features = functional.leaky_relu(self.body(seen))
-        outputs = self.head(features.flatten(0, 1))
         if allowed is not None:
-            outputs = outputs.masked_fill(~allowed.flatten(0, 1), FORBIDDEN)
-            outputs = outputs.log_softmax(-1)
-        return outputs, attended
+            allowed = allowed.flatten(0, 1)
+        return self.head(features.flatten(0, 1), allowed), attended
 
 
 class Critic(nn.Module):  # type: ignore[misc]

@@ -13,13 +13,14 @@ stands on its own. The last group, here `ppo`, belongs to the learner.
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from corral.errors import MissingExtra
 
 try:
     from pydantic import (
         BaseModel,
+        BeforeValidator,
         ConfigDict,
         Field,
         NonNegativeInt,
@@ -34,6 +35,8 @@ except ImportError as error:
 from corral.learners.ppo import PPOConfig
 from corral.learners.protocol import Rows, Wants
 from corral.learners.registry import learner_class
+from corral.train.recipes import cluster_settings
+from corral.train.recipes.cluster_settings import ClusterSettings
 from corral.train.recipes.wandb_settings import WandbSettings, written_out
 
 # Settings that a resumed run may change, since they change no number of the training:
@@ -47,9 +50,16 @@ CHANGEABLE = (
     *("on_fault", "max_restarts", "restarts_per_minute", "memory_limit"),
     *("start_timeout", "step_timeout", "reset_timeout"),
     *("total_steps", "stop_at", "best_metric", "best_is", "video"),
-    *("devices", "keep_checkpoints", "wandb"),
+    *("record_every_steps", "record_every_episodes", "record_formats"),
+    *("devices", "keep_checkpoints", "wandb", "cluster"),
     *("evaluate_every", "evaluate_episodes", "evaluate_length", "final_episodes"),
+    "evaluate_against",
 )
+# How a run sees agents; "flattened" is another name of joint.
+View = Annotated[
+    Literal["shared", "joint", "team"],
+    BeforeValidator(lambda view: "joint" if view == "flattened" else view),
+]
 
 
 class RunConfig(BaseModel):
@@ -77,6 +87,14 @@ class RunConfig(BaseModel):
     gymnasium.wrappers; with arguments as {module:Class: {name: value}}"""
     learner: str = "ppo"
     """ppo, sac, taac, td3 (Corral's), sb3_ppo (SB3's), or module:Class"""
+    view: View | None = None
+    """agents of PettingZoo's envs: shared policy, joint (as one agent), or team"""
+    pad: bool = False
+    """(view: shared) equal spaces for agents that differ, by padding"""
+    opponents: Literal["self", "random"] = "self"
+    """who plays the other agents: the same policy, or random moves against one agent"""
+    evaluate_against: Literal["self", "random"] | None = None
+    """who plays them in evaluations; each agent in turn (default: as opponents)"""
     network: str = ""
     """module:function or module:Class that makes your own torch networks: encoder,
     actor, critic (default: Corral's, by the spaces)"""
@@ -172,7 +190,16 @@ class RunConfig(BaseModel):
     """number of earlier checkpoints to keep beside last and best, the newest ones, in
     checkpoints/history (default: 0)"""
     video: Literal["end", "evaluations", "never"] = "end"
-    """when to record env 0, if the env renders (default: end)"""
+    """when to record the policy in an env of its own (default: end)"""
+    record_every_steps: PositiveInt | None = None
+    """env steps between videos of env 0's training episodes (default: none)"""
+    record_every_episodes: PositiveInt | None = None
+    """env 0's episodes between videos of them (default: none)"""
+    record_formats: tuple[Literal["gif", "mp4"], ...] = ()
+    """gif, mp4 or both (default: gif, and mp4 if imageio-ffmpeg is installed)"""
+    cluster: ClusterSettings | None = None
+    """envs on the machines of a Ray cluster: its address, or a group of settings
+    (default: none)"""
     wandb: WandbSettings | None = None
     """logging to Weights & Biases: true, or a group of settings (default: none)"""
 
@@ -180,6 +207,11 @@ class RunConfig(BaseModel):
     @classmethod
     def _written_out(cls, value: Any) -> Any:
         return written_out(value)
+
+    @field_validator("cluster", mode="before")
+    @classmethod
+    def _cluster_written_out(cls, value: Any) -> Any:
+        return cluster_settings.written_out(value)
 
     @field_validator("autoreset", mode="before")
     @classmethod
@@ -201,6 +233,11 @@ class RunConfig(BaseModel):
                     "value}}` for each wrapper"
                 )
         return value
+
+    @property
+    def records(self) -> bool:
+        """Whether training episodes of env 0 are recorded."""
+        return bool(self.record_every_steps or self.record_every_episodes)
 
     @property
     def steps_per_update(self) -> int | None:

@@ -127,7 +127,7 @@ def complete(config: RunConfig) -> RunConfig:
             f"env, and isolation is {config.isolation}: set isolation: slot as well "
             "(--set isolation=slot)"
         )
-    config = _with_rollout_size(config)
+    config = _on_cluster(_with_rollout_size(config))
     updates = config.updates
     tenth = None if updates is None else -(-updates // CHECKPOINTS_PER_RUN)
     plain = re.sub(r"[^\w.-]", "-", config.env).strip("-.")
@@ -140,6 +140,23 @@ def complete(config: RunConfig) -> RunConfig:
             "checkpoint_every": config.checkpoint_every or tenth,
         }
     )
+
+
+def _on_cluster(config: RunConfig) -> RunConfig:
+    """On a cluster the policy acts beside the envs, which is written down as well."""
+    if config.cluster is None:
+        return config
+    if config.curriculum:
+        raise OptionError(
+            "curriculum changes envs of this process, and cluster has them elsewhere: "
+            "leave out curriculum or cluster"
+        )
+    if config.mode != "sync":
+        raise OptionError(
+            f"mode is {config.mode!r}, which is for a policy in the caller, and with "
+            "cluster it acts beside the envs: set mode: sync"
+        )
+    return config.model_copy(update={"act_in": "workers"})
 
 
 def _with_rollout_size(config: RunConfig) -> RunConfig:
@@ -251,6 +268,9 @@ def checked(values: Mapping[str, Any], where: str) -> RunConfig:
     values = _grouped(_both_normalised(values), kind, group, others)
     # A recipe may have settings for several learners; the other groups are left out.
     defaults = {key: defaults[key] for key in defaults if key in kind.model_fields}
+    given = values.get(group)
+    if isinstance(given, Mapping) and not given.keys().isdisjoint(ROWS_SETTINGS):
+        defaults.pop("rollout_size", None)  # which would set these
     try:
         merged = _merged(_merged(kind().model_dump(), defaults), values, others)
         return kind.model_validate(merged)

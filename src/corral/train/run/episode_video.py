@@ -33,6 +33,7 @@ from corral.train.sinks.video import (
     capture_frame,
     encode_gif,
     lower_priority,
+    start_video,
 )
 
 
@@ -60,9 +61,11 @@ class VideoScene:
             raise OptionError("batched envs are not recorded")
         if not renders(parts):
             raise OptionError("the env does not render to rgb_array")
-        more = {} if parts.pool.spec.render_mode else {"render_mode": "rgb_array"}
+        # Where slot 0 is recorded, the mode of its env is not that of the others.
+        own = parts.pool.spec.render_mode and not parts.config.records
+        more = {} if own else {"render_mode": "rgb_array"}
         return cls(
-            factory=env_factory(parts.config, **more),
+            factory=env_factory(parts.config, evaluating=True, **more),
             policy=parts.learner.policy.frozen(),
             obs_norm=copy.deepcopy(parts.obs_norm),
             seed=seed,
@@ -83,8 +86,10 @@ class VideoScene:
             backend="process", worker_init=lower_priority, per_worker=VideoFrames
         )
         with Pool.with_options(self.factory, 1, options) as pool:
+            speed = float(pool.spec.metadata.get("render_fps") or 30)
+            (stride,) = pool.apply(start_video, speed)
             evaluate(
-                RecordingPolicy(self.policy, pool),
+                RecordingPolicy(self.policy, pool, stride),
                 pool,
                 episodes=1,
                 seed=self.seed,
@@ -92,25 +97,18 @@ class VideoScene:
                 max_length=self.length,
                 obs_norm=self.obs_norm,
             )
-            speed = float(pool.spec.metadata.get("render_fps") or 30)
             (video,) = pool.apply(encode_gif, speed)
         return bytes(video)
 
 
-class RecordingPolicy:
-    """A policy that has a picture of slot 0 taken before its decisions."""
+class ForwardingPolicy:
+    """A policy that decides as another one does."""
 
-    def __init__(self, policy: Any, pool: Pool) -> None:
+    def __init__(self, policy: Any) -> None:
         self._policy = policy
-        self._pool = pool
-        self._stride = 1
-        self._steps = 0
 
     def act(self, step: Step, carry: Any, rng: Generators) -> Decision:
         """Decide as the other policy does."""
-        if self._steps % self._stride == 0:
-            (self._stride,) = self._pool.apply(capture_frame, slots=[0])
-        self._steps += 1
         decision: Decision = self._policy.act(step, carry, rng)
         return decision
 
@@ -120,12 +118,33 @@ class RecordingPolicy:
         return None if initial is None else initial(rows)
 
 
+class RecordingPolicy(ForwardingPolicy):
+    """A policy that has a picture of slot 0 taken before its decisions."""
+
+    def __init__(self, policy: Any, pool: Pool, stride: int) -> None:
+        super().__init__(policy)
+        self._pool = pool
+        self._stride = stride
+        self._steps = 0
+
+    def act(self, step: Step, carry: Any, rng: Generators) -> Decision:
+        """Take the picture, then decide."""
+        if self._steps % self._stride == 0:
+            (self._stride,) = self._pool.apply(capture_frame, slots=[0])
+        self._steps += 1
+        return super().act(step, carry, rng)
+
+
 def renders(parts: Parts) -> bool:
     """Whether the env can be asked for pictures."""
+    mode = parts.pool.spec.render_mode
+    return can_render(parts, "rgb_array") if mode is None else mode == "rgb_array"
+
+
+def can_render(parts: Parts, mode: str) -> bool:
+    """Whether the env has this render mode, and can be made with it."""
     spec = parts.pool.spec
-    if spec.render_mode is not None:
-        return spec.render_mode == "rgb_array"
-    draws = "rgb_array" in spec.metadata.get("render_modes", ())
+    draws = mode in spec.metadata.get("render_modes", ())
     if not draws or spec.id is not None:
         return draws
     # A function of the user's need not take a render_mode.

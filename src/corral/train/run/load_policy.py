@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from corral.engine.keywords import checked_keywords
+
 if TYPE_CHECKING:
     from corral.train.run.trained_policy import TrainedPolicy
 
 
+@checked_keywords()
 def load_policy(
     run: str | os.PathLike[str],
     which: str = "best",

@@ -19,6 +19,7 @@ from corral.train.run.episode_video import VideoScene
 from corral.train.run.outputs import line_of
 from corral.train.run.parts import Parts, build_run, setup_for
 from corral.train.run.start import changed, in_the_users_words, load_moment
+from corral.train.run.team_learners import make_learner
 
 # Those to take if the asked one is missing, in this order.
 CHECKPOINTS = ("best", "last", "interrupted")
@@ -55,6 +56,7 @@ class LoadedRun:
         sizes = {
             "num_envs": num_envs or config.num_envs,
             "workers": workers or config.workers,
+            "cluster": None,  # evaluations run on this machine
             "repeat": 1,  # evaluations have no groups, so any number of envs will do
         }
         self.config: RunConfig = config.model_copy(update=sizes)
@@ -73,6 +75,15 @@ class LoadedRun:
         """Run exactly this many episodes."""
         with in_the_users_words(self.config, self._command):
             return self.parts.evaluate(episodes, seed, stochastic)
+
+    def show(
+        self, episodes: int, seed: int, stochastic: bool = False
+    ) -> Evaluation | None:
+        """Play episodes in a window; None if the user closed it."""
+        from corral.train.run.live_view import show
+
+        with in_the_users_words(self.config, self._command):
+            return show(self.parts, episodes, seed, stochastic)
 
     def restarts(self) -> list[str]:
         """Return a line for each restart of an env or worker, the latest if many."""
@@ -113,6 +124,6 @@ def load_policy(path: Path, spec: EnvSpec, which: str = "best") -> Any:
             f"{config.learner}, normalise_obs {config.normalise_obs}): use corral eval"
         )
     moment.check(moment.env, spec, chosen)
-    learner = kind.make(setup_for(config, None, spec, "cpu"))
+    learner = make_learner(config, setup_for(config, None, spec, "cpu"))
     learner.load_state_dict(moment.learner)
     return learner.policy.deterministic()

@@ -21,7 +21,7 @@ from corral.train.recipes.config import RunConfig
 from corral.train.run.directory import RunDirectory, write_text
 from corral.train.run.failure import RunFailure, written_about
 from corral.train.run.parts import CUT_KEY, FAILED_KEY
-from corral.train.sinks import Sink, jsonl
+from corral.train.sinks import Sink, VideoSink, jsonl
 from corral.train.sinks.console import ConsoleSink
 from corral.train.sinks.tensorboard import TensorboardSink
 
@@ -69,6 +69,13 @@ class Outputs:
         for sink in self._sinks:
             sink.write(metrics, step)
 
+    def video(self, name: str, path: Path, step: int) -> None:
+        """Print where a video is, and pass it on to the sinks that take videos."""
+        self.console.say(f"Video       {path}", "dim")
+        for sink in self._sinks:
+            if isinstance(sink, VideoSink):
+                sink.video(name, path, step)
+
     def write_fault(self, fault: Fault, count: int, step: int) -> None:
         """Print and write a restart, with the number of restarts so far."""
         self.console.say(line_of(fault, count), "yellow")
@@ -89,7 +96,7 @@ class Outputs:
         for path in _videos(self._directory):
             if path not in self._shared_videos:
                 self._shared_videos.add(path)
-                self._wandb.write_video(path.stem, path, step)
+                self._wandb.video(path.stem, path, step)
 
     def share_model(self, step: int) -> None:
         """Log checkpoints, config and exported files to W&B, if it is on."""

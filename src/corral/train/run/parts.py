@@ -8,11 +8,13 @@ evaluations of a run can be compared.
 from __future__ import annotations
 
 import difflib
+import functools
+import importlib
 import math
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,10 +30,12 @@ from corral.learners.episode_batch import EpisodeGatherer
 from corral.learners.nets.own import OwnNetwork
 from corral.learners.protocol import Gatherer, Learner, LearnerSetup, Rows
 from corral.learners.registry import learner_class
+from corral.learners.shared.learner import SharedLearner
 from corral.rollouts.collector import Collector
 from corral.rollouts.evaluation import SUCCESS_KEYS, Evaluation, evaluate, success_of
 from corral.rollouts.normalise import ObsNorm, RewardNorm
 from corral.rollouts.rollout import EpisodeSummary
+from corral.rollouts.site_group import SiteGroup
 from corral.train.recipes.config import RunConfig, learner_settings, wants_of
 from corral.train.recipes.resolve import recipe_module
 from corral.train.recipes.trials import trials_of
@@ -48,7 +52,13 @@ from corral.train.run.named_code import (
     worker_options,
     wrappers_of,
 )
-from corral.train.run.team_envs import TeamFactory
+from corral.train.run.slot_recording import RecordedFactory
+from corral.train.run.team_learners import (
+    agents_factory,
+    make_learner,
+    remark_of,
+    seats_of,
+)
 from corral.train.run.trial_envs import RunTasks, TrialFactory, returns_by_episode
 
 with requires("training needs torch: pip install 'corral[train]'"):
@@ -107,7 +117,10 @@ class Parts:
             # As the envs that collect were placed: measuring again would say the same.
             layout = self.pool.layout
             workers = None if layout.backend == "serial" else layout.workers
-            self.evaluation_pool = self.open_pool(layout.backend, workers)
+            place = layout.backend, workers
+            if isinstance(self.pool, SiteGroup):  # the driver evaluates by itself
+                place = "auto", None
+            self.evaluation_pool = self.open_pool(*place)
             if self.watch is not None:
                 self.watch(self.evaluation_pool)
         policy = self.learner.policy
@@ -155,7 +168,7 @@ class Parts:
         """Open another pool like `pool`, for evaluations."""
         batched = self.batched and evaluates_batched(self.config, self.pool.spec)
         config = self.config.model_copy(update={"batched": batched})
-        return open_pool(config, backend, workers)
+        return open_pool(config, backend, workers, evaluating=True)
 
     def lead(self, steps: int) -> None:
         """Have the curriculum change the envs that collect, before their next steps."""
@@ -168,14 +181,14 @@ class Parts:
 
     def remark(self) -> str:
         """Return what else there is to say at the start of a run; "" for nothing."""
-        return ""
+        return remark_of(self.config, self.pool)
 
     def tasks(self, purpose: str, count: int) -> list[Any] | None:
         """Return the tasks of "validation" or "test" episodes; None for no tasks."""
         tasks = self.pool.sample_task
-        return (
-            tasks.for_purpose(purpose, count) if isinstance(tasks, RunTasks) else None
-        )
+        if isinstance(tasks, RunTasks):
+            return tasks.for_purpose(purpose, count)
+        return seats_of(self.config, self.pool, count)
 
     def measured(self, result: Evaluation) -> dict[str, float]:
         """Return more metrics of an evaluation."""
@@ -186,7 +199,14 @@ def build_run(config: RunConfig) -> Parts:
     """Build what a run is made of, by its recipe's own `build` if it has one."""
     module = recipe_module(config.recipe)
     maker: Callable[[RunConfig], Parts] = build if module is None else module.build
-    return maker(config)
+    parts = maker(config)
+    if config.cluster is not None and not isinstance(parts.pool, SiteGroup):
+        parts.close()
+        raise OptionError(
+            f"cluster: recipe {config.recipe} makes its envs on this machine; leave "
+            "cluster out"
+        )
+    return parts
 
 
 # Settings of a run that are options of its pools.
@@ -197,15 +217,15 @@ POOL_SETTINGS = (
 )
 
 
-def env_factory(config: RunConfig, **more: Any) -> Factory:
+def env_factory(config: RunConfig, *, evaluating: Any = False, **more: Any) -> Factory:
     """Return what makes one env of the config."""
     kwargs = {**config.env_kwargs, **more}
     factory = resolve_env(config.env, kwargs, syntax="yaml").factory
     factory = with_wrappers(factory, config)
-    if learner_class(config.learner).trains_teams:
-        return TeamFactory(factory, config.learner)
     trials = trials_of(config)
-    return factory if trials is None else TrialFactory(factory, trials)
+    if trials is not None:
+        return TrialFactory(factory, trials)
+    return agents_factory(config, factory, evaluating)
 
 
 def check_display(config: RunConfig) -> None:
@@ -235,6 +255,10 @@ def build(config: RunConfig, opener: OpenPool | None = None, **options: Any) -> 
     torch.set_num_threads(config.threads)
     device = device_for(config.device)
     with ExitStack() as on_error:
+        if config.cluster is not None:
+            opener = _cluster_opener(config, opener)
+        if config.records:
+            opener = _recording_opener(config, opener)
         pool = (opener or open_pool)(config, config.backend, config.workers)
         on_error.callback(pool.close)
         batched = opener is None and config.batched
@@ -246,8 +270,59 @@ def build(config: RunConfig, opener: OpenPool | None = None, **options: Any) -> 
     return parts
 
 
-def open_pool(config: RunConfig, backend: str, workers: int | None) -> Pool:
-    """Open a pool of `num_envs` envs with the config's options."""
+def _cluster_opener(config: RunConfig, own: OpenPool | None) -> OpenPool:
+    """What opens a cluster in place of a pool."""
+    if own is not None:
+        raise OptionError(
+            f"cluster: recipe {config.recipe} makes its envs on this machine; leave "
+            "cluster out"
+        )
+    # By name: it is a room above this one.
+    there = importlib.import_module("corral.cluster.run_envs")
+    opened: OpenPool = functools.partial(open_pool, make=there.open_sites)
+    return opened
+
+
+def _recording_opener(config: RunConfig, own: OpenPool | None) -> OpenPool:
+    """What opens a pool whose slot 0 can be recorded."""
+    keys = "record_every_steps and record_every_episodes"
+    if own is not None:
+        where = f"recipe {config.recipe}" if config.cluster is None else "a cluster"
+        raise OptionError(f"{where} has no pictures to record: leave out {keys}")
+    if config.batched:
+        raise OptionError(f"{keys} record a single env: set batched: false")
+    return functools.partial(open_pool, make=_recorded)
+
+
+def _recorded(
+    config: RunConfig, factory: Factory, num_envs: int, options: PoolOptions
+) -> Pool:
+    with suppress(OptionError):  # it takes no render_mode, but may have one
+        factory = env_factory(config, render_mode="rgb_array")
+    # All of them draw: Stable-Baselines3 takes no envs of two kinds.
+    makers: list[Factory] = [RecordedFactory(factory), *[factory] * (num_envs - 1)]
+    return Pool.with_options(makers, num_envs, options)
+
+
+def open_pool(
+    config: RunConfig,
+    backend: str,
+    workers: int | None,
+    *,
+    evaluating: bool = False,
+    make: Callable[..., Any] | None = None,
+) -> Pool:
+    """Open a pool of `num_envs` envs with the config's options.
+
+    Args:
+        config: of the run.
+        backend: of the pool.
+        workers: of the pool.
+        evaluating: whether the envs are for evaluations.
+        make: makes something else of the config, the env, their number and options.
+    """
+    if make is None:
+        make = lambda _, *given: Pool.with_options(*given)  # noqa: E731
     if config.isolation == "slot":
         workers = None
     asked: dict[str, Any] = {"backend": backend, "workers": workers}
@@ -255,11 +330,14 @@ def open_pool(config: RunConfig, backend: str, workers: int | None) -> Pool:
         asked["sample_task"] = tasks
     if not config.batched:
         options = pool_options(config, **asked)
-        return Pool.with_options(env_factory(config), config.num_envs, options)
+        factory = env_factory(config, evaluating=evaluating)
+        opened: Pool = make(config, factory, config.num_envs, options)
+        return opened
     check_batched(config)
     asked |= {"env_kwargs": config.env_kwargs, "wrappers": wrappers_of(config)}
     options = pool_options(config, batched=True, **asked)
-    return Pool.with_options(config.env, config.num_envs, options)
+    opened = make(config, config.env, config.num_envs, options)
+    return opened
 
 
 def check_batched(config: RunConfig) -> None:
@@ -338,7 +416,7 @@ def _around(
 ) -> Parts:
     curriculum_of(config)  # named wrongly, it is refused now
     setup = setup_for(config, pool, pool.spec, device)
-    learner = learner_class(config.learner).make(setup, **options)
+    learner = make_learner(config, setup, **options)
     own = learner.collector()
     if own is not None:
         check_own_collector(config)
@@ -357,7 +435,9 @@ def _around(
         return Parts(config, pool, learner, episodes, act_in=act_in)
     space = pool.spec.observation_space
     obs_norm = ObsNorm(space) if config.normalise_obs else None
-    reward_norm = RewardNorm(learner.gamma) if config.normalise_reward else None
+    # Where agents share a policy, the learner scales the rewards of each.
+    scaled = config.normalise_reward and not isinstance(learner, SharedLearner)
+    reward_norm = RewardNorm(learner.gamma) if scaled else None
     rows = Collector(
         pool,
         policy,

@@ -336,6 +336,8 @@ def _title(config: RunConfig) -> str:
 
 def _where(parts: Parts) -> str:
     layout, envs = parts.pool.layout, parts.pool.num_envs
+    if parts.config.cluster is not None:
+        return f"{envs} envs on {layout.reason}; the policy acts there"
     if layout.backend == "serial":
         return f"{envs} envs in this process"
     plural = {"process": "es", "thread": "s"}[layout.backend]

@@ -21,6 +21,7 @@ from time import perf_counter
 from corral.engine.executors.assign import usable_cores
 from corral.engine.pool import Pool, Stats
 from corral.rollouts.collector import Collector
+from corral.rollouts.site_group import SiteGroup
 from corral.train.run.machine import cpu_seconds
 from corral.train.run.parts import Parts, env_factory
 
@@ -31,11 +32,11 @@ SAMPLE_SECONDS = 1.0
 class TimeSplit:
     """Counts seconds from its making on."""
 
-    def __init__(self, pool: Pool, act_in: str = "caller") -> None:
+    def __init__(self, pool: Pool | SiteGroup, act_in: str = "caller") -> None:
         self._pool = pool
         self._act_in = act_in
         self._began = perf_counter()
-        self._stats = self._first = pool.stats()
+        self._stats = self._first = self._now()
         # Seconds of what the run itself measures.
         self.own = dict.fromkeys(("learning", "evaluating", "saving"), 0.0)
         self._then = dict(self.own)
@@ -64,7 +65,7 @@ class TimeSplit:
         seconds = self.seconds - (self._stats.seconds - self._first.seconds)
         if seconds < SAMPLE_SECONDS and not (ending and self._stats is self._first):
             return {}
-        stats, cpu = self._pool.stats(), cpu_seconds()
+        stats, cpu = self._now(), cpu_seconds()
         own = {part: self.own[part] - self._then[part] for part in self.own}
         split = split_of(stats.since(self._stats), own, self._act_in)
         training = max(seconds - own["evaluating"] - own["saving"], 1e-9)
@@ -80,7 +81,11 @@ class TimeSplit:
 
     def split(self) -> dict[str, float]:
         """Where all of the time went; fractions that add up to 1."""
-        return split_of(self._pool.stats().since(self._first), self.own, self._act_in)
+        return split_of(self._now().since(self._first), self.own, self._act_in)
+
+    def _now(self) -> Stats:
+        pool = self._pool
+        return pool.times() if isinstance(pool, SiteGroup) else pool.stats()
 
 
 def split_of(

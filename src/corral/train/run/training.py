@@ -35,6 +35,7 @@ from corral.train.run.parts import Parts, is_better, is_enough, means_of, row_of
 from corral.train.run.replay_files import ReplayFiles, replay_of
 from corral.train.run.stop_signals import StopSignals
 from corral.train.run.time_split import TimeSplit, compared
+from corral.train.run.training_videos import TrainingVideos
 from corral.train.sinks import jsonl
 from corral.train.sinks.console import clock
 
@@ -68,6 +69,7 @@ class Training:
         self._lock = lock
         self.replay_files = ReplayFiles(directory.replay, replay_of(parts.learner))
         self.background_video = BackgroundVideo()
+        self.training_videos = TrainingVideos(parts, directory, outputs)
         # Rows about the latest episodes, whose means are shown and written.
         self.recent: deque[Mapping[str, Any]] = deque(maxlen=RECENT_EPISODES)
         # Restarts of envs and workers, and those of them that ended a process.
@@ -96,6 +98,7 @@ class Training:
         text = f"return: the mean of the last {RECENT_EPISODES} episodes of training"
         self.outputs.console.say(text, "dim")
         with self._saying_what_is_kept():
+            self.training_videos.begin(progress.steps)
             with self.outputs.console.watching(progress.steps), self._signals.heeded():
                 while not self._is_trained and not self._signals.came:
                     rollout = self.collect()
@@ -149,6 +152,7 @@ class Training:
             self._latest |= metrics
             jsonl.append(self.directory.episodes, rows, steps)
             self.outputs.write(metrics, steps)
+            self.training_videos.look(steps, self._restarts)
 
     def evaluate(self) -> None:
         """Run validation episodes; keep the policy if it is the best so far."""
@@ -253,6 +257,7 @@ class Training:
             self.evaluate()
         self._save_last()
         say(f"Trained {steps:,} steps in {clock(seconds)}.", "bold")
+        self.training_videos.end(steps, self._restarts)
         self._wait_for_videos()  # before anything else is timed
         facts: dict[str, Any] = {"state": "done", "seconds": seconds, "split": split}
         facts |= self._compared(seconds - self.progress.seconds, split)
@@ -275,6 +280,7 @@ class Training:
         self.background_video.close()
         self.outputs.failed_video(self.background_video.trouble)
         self.save(self.directory.interrupted)
+        self.training_videos.end(self.progress.steps, self._restarts)
         self.outputs.share_model(self.progress.steps)
         self._note(state="interrupted", seconds=self.seconds)
         self.outputs.interrupted(self.progress.update, self.progress.steps)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
+from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 
 class Sink(Protocol):
@@ -14,3 +15,11 @@ class Sink(Protocol):
 
     def close(self) -> None:
         """Write everything that is left; afterwards nothing is written any more."""
+
+
+@runtime_checkable
+class VideoSink(Protocol):
+    """A sink that takes videos as well."""
+
+    def video(self, name: str, path: Path, step: int) -> None:
+        """A video file, MP4 or GIF, of an episode that began at this step."""

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from corral.engine.worker.context import this_worker
 from corral.errors import requires
+from corral.train.sinks.frame_file import checked_frame, draw_without_display
 
 with requires("a video needs Pillow: pip install 'corral[train]'"):
     from PIL import Image
@@ -72,21 +73,20 @@ class VideoFrames:
 
     def add(self, frame: Any) -> None:
         """Keep one more."""
-        self.frames.append(_checked(frame))
+        self.frames.append(checked_frame(frame))
         if len(self.frames) == KEPT_FRAMES:
             self.frames = self.frames[::2]
             self.stride *= 2
 
 
-def _checked(frame: Any) -> NDArray[np.uint8]:
-    array = np.array(frame)  # a copy: some envs draw on the same canvas each time
-    if array.dtype != np.uint8 or array.ndim != 3 or array.shape[2] < 3:
-        kind = "None" if frame is None else f"{array.dtype} of shape {array.shape}"
-        raise TypeError(f"render gave {kind}; a picture is uint8, (height, width, 3)")
-    return array
-
-
 # Asked of a worker whose resource is VideoFrames --------------------------------------
+
+
+def start_video(env: Any, speed: float) -> int:
+    """Skip steps that a GIF could not show, of envs with so many steps a second."""
+    frames: VideoFrames = this_worker().resource
+    frames.stride = max(1, int(speed * MIN_FRAME_MILLISECONDS / 1000))
+    return frames.stride
 
 
 def capture_frame(env: Any) -> int:
@@ -105,6 +105,4 @@ def encode_gif(env: Any, speed: float) -> bytes:
 def lower_priority() -> None:
     """Others that want the core go first; and no window is opened, unless asked for."""
     os.nice(NICENESS)
-    if not os.environ.get("DISPLAY"):
-        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
-        os.environ.setdefault("MUJOCO_GL", "egl")
+    draw_without_display()

@@ -55,10 +55,10 @@ class WandbSink:
         """Log the metrics."""
         self._run.log(dict(metrics), step=step)
 
-    def write_video(self, name: str, path: Path, step: int) -> None:
-        """Log a video file."""
-        kind = path.suffix.lstrip(".")
-        self._run.log({f"video/{name}": wandb.Video(str(path), format=kind)}, step=step)
+    def video(self, name: str, path: Path, step: int) -> None:
+        """Upload a video; W&B's step never goes back, so its own is a number beside."""
+        film = wandb.Video(str(path), format=path.suffix[1:])
+        self._run.log({f"videos/{name}": film, f"videos/{name}_step": step})
 
     def write_model(self, name: str, files: Sequence[Path], about: Any) -> None:
         """Log files as a model artifact, a new version each time."""

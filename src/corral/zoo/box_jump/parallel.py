@@ -14,7 +14,8 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from corral.errors import requires
-from corral.zoo.box_jump.picture import Frame, Window, picture_of
+from corral.train.sinks.window import Window
+from corral.zoo.box_jump.picture import Frame, picture_of
 from corral.zoo.box_jump.rewards import MODES, Moment
 from corral.zoo.box_jump.world import ACTIONS, SEEN, WIDTH, Rules, World, seen
 

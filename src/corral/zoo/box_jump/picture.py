@@ -1,19 +1,13 @@
-"""A picture of the boxes, drawn with numpy, and a window that shows it.
-
-Only the window needs a display and pygame.
-"""
+"""A picture of the boxes, drawn with numpy."""
 
 from __future__ import annotations
 
 import math
-import os
-import sys
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from corral.errors import OptionError, requires
 from corral.zoo.box_jump.world import FLOOR, HEIGHT, WIDTH, Rules, World
 
 # To a box side of 1.
@@ -52,44 +46,3 @@ def _box(frame: Frame, body: Any, rules: Rules, colour: tuple[int, ...]) -> None
     depth = np.minimum(inside_x, inside_y)
     frame[depth > 0] = RIM
     frame[depth > 1 / PIXELS] = colour
-
-
-class Window:
-    """Shows frames on the screen.
-
-    Raises:
-        OptionError: there is no screen.
-    """
-
-    def __init__(self, title: str) -> None:
-        check_display('render_mode="human"')
-        with requires("a window needs pygame ({error}): pip install 'corral[train]'"):
-            import pygame
-        self._pygame: Any = pygame
-        pygame.display.init()
-        pygame.display.set_caption(title)
-        self._clock = pygame.time.Clock()
-
-    def show(self, frame: Frame, rate: float) -> None:
-        """Show a frame, at most `rate` of them per second."""
-        pygame = self._pygame
-        screen = pygame.display.set_mode((frame.shape[1], frame.shape[0]))
-        pygame.surfarray.blit_array(screen, frame.swapaxes(0, 1))
-        pygame.display.flip()
-        pygame.event.pump()
-        self._clock.tick(rate)
-
-    def close(self) -> None:
-        """Close the window."""
-        self._pygame.display.quit()
-
-
-def check_display(option: str) -> None:
-    """Raise OptionError, which names the option, if a window cannot be opened."""
-    names = ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER")
-    if sys.platform == "linux" and not any(os.environ.get(name) for name in names):
-        raise OptionError(
-            f"{option} opens a window, and there is no display here (neither DISPLAY "
-            "nor WAYLAND_DISPLAY is set). Frames need none: use render mode rgb_array; "
-            "`corral train` records videos with it"
-        )

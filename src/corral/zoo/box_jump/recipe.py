@@ -21,8 +21,8 @@ from corral.errors import OptionError
 from corral.rollouts.evaluation import Evaluation
 from corral.train.recipes.config import RunConfig
 from corral.train.run import parts as plain
+from corral.train.sinks.window import check_display
 from corral.zoo.box_jump.drawn_boxes import DrawnBoxes
-from corral.zoo.box_jump.picture import check_display
 
 
 class Config(RunConfig):

@@ -5,6 +5,7 @@ Each slot drives as it would alone; the slots share nothing but the call.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -62,6 +63,8 @@ class TinyPhysicsVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[
         whole_route: as for TinyPhysicsEnv.
         dtype: as for TinyPhysicsEnv.
         scaled: as for TinyPhysicsEnv.
+        limit: as for TinyPhysicsEnv.
+        error_sum_limit: as for TinyPhysicsEnv.
         road: as for TinyPhysicsEnv.
     """
 
@@ -84,6 +87,8 @@ class TinyPhysicsVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[
         whole_route: bool = False,
         dtype: str = "float32",
         scaled: bool = False,
+        limit: float | None = None,
+        error_sum_limit: float = math.inf,
         road: str = "curvature",
     ) -> None:
         self.num_envs = num_envs
@@ -98,6 +103,8 @@ class TinyPhysicsVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[
             road=road,
             dtype=dtype,
             scaled=scaled,
+            limit=limit,
+            error_sum_limit=error_sum_limit,
             whole_route=whole_route,
         )
         self._model = model if isinstance(model, Model) else load_model(model)
@@ -253,7 +260,8 @@ class TinyPhysicsVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[
         now = self._now[rows]
         error = row[:, 0] - now
         seen[rows, 1] = error - seen[rows, 0]
-        seen[rows, 2] += error
+        most = self._drives.error_sum_limit
+        seen[rows, 2] = np.clip(seen[rows, 2] + error, -most, most)
         seen[rows, 0] = error
         seen[rows, 3] = now
         seen[rows, 4:FIRST_AHEAD] = row[:, 1:DRAW]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -51,6 +52,9 @@ class TinyPhysicsEnv(gymnasium.Env[Any, Any]):
         whole_route: continue to the end of the file, though costs end with row 499.
         dtype: of observations; float64 for exact controllers.
         scaled: whether to multiply observations with OBS_SCALE.
+        limit: largest absolute value of an observation (default: none); a curvature
+            at speed 0 is as large as 1e9 when scaled.
+        error_sum_limit: largest absolute value of the error's sum (anti-windup).
         road: "curvature" for the curvature of the road; "lataccel" for the
             acceleration that the steer has to cause (target minus that of the roll),
             which is also defined at speed 0, and the previous steer as the last number.
@@ -74,6 +78,8 @@ class TinyPhysicsEnv(gymnasium.Env[Any, Any]):
         whole_route: bool = False,
         dtype: str = "float32",
         scaled: bool = False,
+        limit: float | None = None,
+        error_sum_limit: float = math.inf,
         road: str = "curvature",
     ) -> None:
         self._drives = Drives(
@@ -86,6 +92,8 @@ class TinyPhysicsEnv(gymnasium.Env[Any, Any]):
             road=road,
             dtype=dtype,
             scaled=scaled,
+            limit=limit,
+            error_sum_limit=error_sum_limit,
             whole_route=whole_route,
         )
         self._model = model if isinstance(model, Model) else load_model(model)
@@ -149,7 +157,8 @@ class TinyPhysicsEnv(gymnasium.Env[Any, Any]):
     def _see(self, track: Track, index: int) -> None:
         """Update the observation to this row."""
         error = track.target.item(index) - self._now
-        self._error_sum += error
+        most = self._drives.error_sum_limit
+        self._error_sum = min(max(self._error_sum + error, -most), most)
         change, self._error = error - self._error, error
         seen = self._seen
         seen[:FIRST_AHEAD] = (

@@ -27,7 +27,7 @@ NUM_ENVS = 8
 # Options of this evaluation only.
 OWN = ("controller", "data", "model", "backend", "batched", "limit", "html")
 # Options of every other evaluation.
-OTHERS = ("episodes", "seed", "stochastic", "video")
+OTHERS = ("episodes", "seed", "stochastic", "video", "render")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

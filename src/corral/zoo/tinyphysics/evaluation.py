@@ -27,12 +27,11 @@ from corral.zoo.tinyphysics import (
     PID,
     Costs,
     Model,
-    load_route,
     make_tinyphysics,
     make_tinyphysics_batched,
 )
-from corral.zoo.tinyphysics.cockpit import make_cockpit, make_cockpit_batched
-from corral.zoo.tinyphysics.route import CONTROL_START, COST_END
+from corral.zoo.tinyphysics.route import CONTROL_START, COST_END, check_routes
+from corral.zoo.tinyphysics.views import VIEWS, seen_kwargs
 
 STEPS = COST_END - CONTROL_START
 SAMPLES = 5
@@ -52,8 +51,7 @@ class Trace(NamedTuple):
 def check(model: str | None, paths: Sequence[str]) -> None:
     """Read the model and all routes, so that errors come before the first drive."""
     Model(model)
-    for path in paths:
-        load_route(path)
+    check_routes(paths)
 
 
 def open_pool(
@@ -158,14 +156,6 @@ def _costs(episode: Episode) -> Costs:
 
 
 PID_NAME = "pid"
-PLAIN = "corral.zoo.tinyphysics"
-# The env of a run -> functions that make one car, and many cars.
-VIEWS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
-    f"{PLAIN}:make_tinyphysics": (make_tinyphysics, make_tinyphysics_batched),
-    f"{PLAIN}.cockpit:make_cockpit": (make_cockpit, make_cockpit_batched),
-}
-# Arguments of the env that change its observations.
-SEEN = {"scaled", "dtype", "road"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,10 +185,11 @@ def controller_of(name: str, checkpoint: str = "best") -> Controller:
             f"{path} is a run of {config.env}, not of tinyphysics; evaluate it with: "
             f"corral eval {path}"
         )
-    kwargs = config.env_kwargs
+    view = VIEWS[config.env]
     return Controller(
         name,
         partial(load_policy, path, which=checkpoint),
-        *VIEWS[config.env],
-        env_kwargs={key: kwargs[key] for key in SEEN & kwargs.keys()},
+        view.make,
+        view.make_batched,
+        env_kwargs=seen_kwargs(config.env_kwargs),
     )

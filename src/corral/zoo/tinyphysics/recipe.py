@@ -30,11 +30,8 @@ from corral.rollouts.evaluation import Evaluation
 from corral.train.recipes.config import RunConfig
 from corral.train.run import parts as plain
 from corral.zoo.tinyphysics import PID, RouteOrder, evaluation, find_routes
-from corral.zoo.tinyphysics.cockpit import (
-    make_cockpit,
-    make_cockpit_batched,
-    turn_of_pid,
-)
+from corral.zoo.tinyphysics.route import check_routes
+from corral.zoo.tinyphysics.views import View, seen_kwargs, view_of
 
 
 class Config(RunConfig):
@@ -104,8 +101,15 @@ def open_pool(
         memory_limit=None,
         **options,
     )
-    make = make_cockpit_batched if batched else make_cockpit
+    view = view_of(config.env)
+    make = view.make_batched if batched else view.make
     return Pool.with_options(make, slots, asked)
+
+
+def _kwargs(config: Config, routes: list[str], **more: Any) -> dict[str, Any]:
+    """Arguments of the envs."""
+    seen = seen_kwargs(config.env_kwargs)
+    return {**seen, "routes": routes, "model": config.model, **more}
 
 
 def _training_pool(config: Config, routes: list[str]) -> Pool:
@@ -115,7 +119,7 @@ def _training_pool(config: Config, routes: list[str]) -> Pool:
         config.num_envs,
         config.backend,
         config.workers,
-        env_kwargs={"routes": routes, "model": config.model, "noise": "episode"},
+        env_kwargs=_kwargs(config, routes, noise="episode"),
         sample_task=RouteOrder(routes, config.num_envs // config.repeat, config.seed),
     )
 
@@ -139,8 +143,8 @@ class TinyPhysicsParts(plain.Parts):
         slots = min(
             config.num_envs, max(config.evaluate_episodes, config.final_episodes)
         )
-        given = {"routes": self.routes.validation, "model": config.model}
-        return open_pool(config, slots, backend, workers, env_kwargs=given)
+        kwargs = _kwargs(config, self.routes.validation)
+        return open_pool(config, slots, backend, workers, env_kwargs=kwargs)
 
     def tasks(self, purpose: str, count: int) -> list[Any]:
         """Validation or test routes, again from the first if there are too few."""
@@ -187,11 +191,13 @@ class TinyPhysicsParts(plain.Parts):
         if not config.clone_epochs:
             return
         rows = -(-config.clone_rows // self.pool.num_envs)
-        obs = Collector(self.pool, UnsteadyPID()).collect(rows).obs
+        scaled = bool(config.env_kwargs.get("scaled"))
+        pid = UnsteadyPID(view_of(config.env), scaled)
+        obs = Collector(self.pool, pid).collect(rows).obs
         shown: NDArray[np.float32] = obs.reshape(-1, obs.shape[-1])
         assert isinstance(self.learner, PPO)
         cloned = functools.partial(
-            clone, self.learner, shown, turn_of_pid(shown), seed=config.seed
+            clone, self.learner, shown, pid.steady(shown), seed=config.seed
         )
         losses = cloned(epochs=config.clone_epochs, lr=1e-3)
         losses += cloned(epochs=max(1, config.clone_epochs // 4), lr=1e-4)
@@ -202,12 +208,18 @@ class TinyPhysicsParts(plain.Parts):
 class UnsteadyPID:
     """A PID controller with an unsteady hand, so that it has something to correct."""
 
-    DEVIATION = 0.15
+    def __init__(self, view: View, scaled: bool) -> None:
+        self._view = view
+        self._scaled = scaled
+
+    def steady(self, shown: NDArray[Any]) -> NDArray[np.float32]:
+        """What it does before its hand shakes."""
+        return self._view.pid(shown, self._scaled)
 
     def act(self, step: Step, carry: Any, rng: Generators) -> Decision:
-        """Turn every wheel."""
-        turn = turn_of_pid(step.obs) + self.DEVIATION * rng.normal(1)
-        return Decision(turn.astype(np.float32))
+        """Act for every car."""
+        action = self.steady(step.obs) + self._view.deviation * rng.normal(1)
+        return Decision(action.astype(np.float32))
 
 
 def build(config: Config) -> TinyPhysicsParts:
@@ -218,8 +230,10 @@ def build(config: Config) -> TinyPhysicsParts:
             "own envs: leave it out, or write a config with env: instead of recipe:"
         )
     routes = RouteSplit.of(config)
-    given = {"routes": routes.training, "model": config.model, "noise": "episode"}
-    config = config.model_copy(update={"env_kwargs": given})
+    # Now: the first visit to a damaged one may come after hours.
+    check_routes([*routes.training, *routes.validation, *routes.test])
+    kwargs = _kwargs(config, routes.training, noise="episode")
+    config = config.model_copy(update={"env_kwargs": kwargs})
     built = plain.build(config, lambda *_: _training_pool(config, routes.training))
     common = {one.name: getattr(built, one.name) for one in fields(built)}
     return TinyPhysicsParts(**{**common, "config": config}, routes=routes)

@@ -17,11 +17,12 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from corral.engine.parallel_map import map as parallel_map
 from corral.errors import OptionError
 
 # Rows in the model's input; the simulation starts after them.
@@ -67,7 +68,7 @@ class Route:
 
 
 def read_route(path: str) -> Route:
-    """Read a CSV file; errors name the file, column and row."""
+    """Read a CSV file; errors name the file, line, column and row."""
     named = _columns(path, _lines(path))
     return Route(
         path=path,
@@ -80,10 +81,18 @@ def read_route(path: str) -> Route:
     )
 
 
-def _lines(path: str) -> list[list[str]]:
+class Line(NamedTuple):
+    """A line that is not empty, and its number, from 1 on."""
+
+    number: int
+    cells: list[str]
+
+
+def _lines(path: str) -> list[Line]:
     try:
         with open(path, newline="", encoding="utf-8-sig") as file:
-            return [line for line in csv.reader(file) if line]
+            reader = csv.reader(file)
+            return [Line(reader.line_num, cells) for cells in reader if cells]
     except OSError as error:
         raise OptionError(
             f"the route {path} cannot be read: {error.strerror}; expected a CSV file "
@@ -93,8 +102,8 @@ def _lines(path: str) -> list[list[str]]:
         raise OptionError(f"the route {path} is not a CSV file: {error}") from None
 
 
-def _columns(path: str, lines: list[list[str]]) -> dict[str, Floats]:
-    header = [name.strip() for name in lines[0]] if lines else []
+def _columns(path: str, lines: list[Line]) -> dict[str, Floats]:
+    header = [name.strip() for name in lines[0].cells] if lines else []
     for name in COLUMNS:
         if name not in header:
             raise OptionError(
@@ -114,18 +123,18 @@ def _columns(path: str, lines: list[list[str]]) -> dict[str, Floats]:
     }
 
 
-def _numbers(path: str, name: str, rows: Sequence[list[str]], column: int) -> Floats:
+def _numbers(path: str, name: str, rows: Sequence[Line], column: int) -> Floats:
     values = []
-    for number, row in enumerate(rows):
-        text = row[column] if column < len(row) else ""
+    for number, (line, cells) in enumerate(rows):
+        text = cells[column] if column < len(cells) else ""
         try:
             value = float(text)
         except ValueError:
             value = math.nan
         if not abs(value) <= LARGEST:
             raise OptionError(
-                f"the route {path}, column {name}, row {number}: expected a finite "
-                f"number, found {text!r:.80}"
+                f"the route {path}, line {line}, column {name}, row {number}: expected "
+                f"a finite number, found {text!r:.80}"
             )
         values.append(value)
     return np.array(values)
@@ -219,6 +228,42 @@ def _some(paths: list[str], place: str) -> list[str]:
 def load_route(path: str) -> Route:
     """Read the route of this path, or make it if it is a synthetic one."""
     return (synthetic_route if path.startswith(SYNTHETIC) else read_route)(path)
+
+
+# From so many files on, workers read them: they take half a second to start.
+MANY, CHUNK = 1000, 100
+# At most so many are named.
+NAMED = 5
+
+
+def check_routes(paths: Sequence[str]) -> None:
+    """Read all routes, and raise one OptionError that names the damaged ones."""
+    files = [path for path in paths if not path.startswith(SYNTHETIC)]
+    parts = [files[at : at + CHUNK] for at in range(0, len(files), CHUNK)]
+    found = (
+        map(damage_of, parts) if len(files) < MANY else parallel_map(damage_of, parts)
+    )
+    damage = [said for part in found for said in part]
+    if not damage:
+        return
+    more = len(damage) - NAMED
+    raise OptionError(
+        f"{len(damage)} of {len(paths)} routes cannot be driven; repair the files or "
+        "remove them from the directory:\n"
+        + "\n".join(f"  {said}" for said in damage[:NAMED])
+        + (f"\n  and {more} more" if more > 0 else "")
+    )
+
+
+def damage_of(paths: Sequence[str]) -> list[str]:
+    """What is wrong with each of these routes that cannot be driven."""
+    found = []
+    for path in paths:
+        try:
+            load_route(path)
+        except OptionError as error:
+            found.append(str(error))
+    return found
 
 
 class RouteOrder:

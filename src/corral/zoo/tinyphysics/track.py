@@ -136,6 +136,8 @@ class Drives:
         road: see TinyPhysicsEnv, as for the others.
         dtype: of observations.
         scaled: whether observations are scaled.
+        limit: where observations are clipped, if anywhere.
+        error_sum_limit: where the error's sum is clipped.
         whole_route: whether episodes last to the end of the file.
     """
 
@@ -151,6 +153,8 @@ class Drives:
         road: str,
         dtype: str,
         scaled: bool,
+        limit: float | None,
+        error_sum_limit: float,
         whole_route: bool,
     ) -> None:
         check_choice("noise", noise, ("route", "episode"))
@@ -167,6 +171,8 @@ class Drives:
         self.road = road
         self._dtype = np.dtype(dtype)
         self._scaled = scaled
+        self._limit = limit
+        self.error_sum_limit = error_sum_limit
         self._whole_route = whole_route
         self._episodes = [0] * count
         self._generators: list[np.random.Generator | None] = [None] * count
@@ -205,9 +211,13 @@ class Drives:
 
     def spaces(self) -> tuple[Box, Box]:
         """Observations, and the steer; positive is to the right."""
-        seen = Box(-np.inf, np.inf, (SIZE,), self._dtype.type)
+        most = np.inf if self._limit is None else self._limit
+        seen = Box(-most, most, (SIZE,), self._dtype.type)
         return seen, Box(-STEER_LIMIT, STEER_LIMIT, (1,), np.float32)
 
     def shown(self, seen: NDArray[np.float64]) -> NDArray[Any]:
         """The observation that the env returns: a copy, scaled if asked for."""
-        return (seen * OBS_SCALE if self._scaled else seen).astype(self._dtype)
+        shown = seen * OBS_SCALE if self._scaled else seen
+        if self._limit is not None:
+            shown = np.clip(shown, -self._limit, self._limit)
+        return shown.astype(self._dtype)

@@ -21,6 +21,7 @@ import gymnasium
 
 from corral.engine.adapters.isolation import ISOLATION_KEY
 from corral.errors import OptionError, requires
+from corral.train.sinks.window import check_display
 
 with requires(
     "this env needs upkie and PyBullet ({error}); PyBullet has wheels up to "
@@ -108,7 +109,14 @@ def make(
             f"render_mode is {render_mode!r}; use 'rgb_array', 'human' or None"
         )
     window = render_mode == "human"
-    given = {"gui": window, "regulate_frequency": window, **kwargs}
+    if window:  # without a display PyBullet ends the process
+        check_display('render_mode="human"', ["DISPLAY"])
+    given = {
+        "gui": window,
+        "regulate_frequency": window,
+        "frequency_checks": False,  # a line for each step that is late
+        **kwargs,
+    }
     spec = _spec(env_id, in_process)
     env = gymnasium.make(spec, disable_env_checker=True, **given)
     spread = INIT_RAND if init_rand is None else init_rand

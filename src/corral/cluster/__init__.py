@@ -1,0 +1,1 @@
+"""More than one machine: sites on a Ray cluster."""

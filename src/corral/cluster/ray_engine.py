@@ -1,0 +1,318 @@
+"""Sites as Ray actors; the only file that imports ray.
+
+Ray places actors, moves objects and notices dead nodes. It restarts nothing: an actor
+that is gone is a `SiteGone`, and what follows is decided in `links`. An actor ends with
+its raylet, and its workers end with it, so that a dead node leaves no process behind.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import threading
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+from corral.cluster.engine import Link, Node, SiteGone
+from corral.cluster.host import SiteHost
+from corral.cluster.shipping import Parcel
+from corral.engine.executors.assign import usable_cores
+from corral.errors import ClusterError, OptionError, requires
+
+with requires("a cluster needs Ray: pip install 'corral[ray]' ({error})"):
+    import ray
+    from ray import exceptions
+    from ray._private import services
+    from ray._private.authentication.authentication_utils import is_token_auth_enabled
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+# Seconds for a connection, and for the head node's first answer.
+CONNECT_SECONDS, ANSWER_SECONDS = 3.0, 6.0
+# How often an actor looks for its raylet, where the system cannot tell it.
+WATCH_SECONDS = 0.2
+
+
+class RayEngine:
+    """Runs sites on a Ray cluster.
+
+    Args:
+        address: "auto", "local" or "HOST:PORT".
+        working_dir: a folder that every node gets.
+
+    Raises:
+        ClusterError: there is no cluster, or it refuses this process.
+    """
+
+    def __init__(self, address: str, working_dir: str | None = None) -> None:
+        self._working_dir = working_dir
+        self._connected = not ray.is_initialized()
+        if working_dir is not None and not os.path.isdir(working_dir):
+            raise OptionError(f"working_dir is {working_dir!r}, which is not a folder")
+        if self._connected:
+            _connect(address)
+        self.address: str = ray.get_runtime_context().gcs_address
+
+    # Nodes ----------------------------------------------------------------------------
+
+    def nodes(self) -> list[Node]:
+        """The nodes that are alive and have CPUs."""
+        alive = [one for one in ray.nodes() if one["Alive"]]
+        free = ray._private.state.available_resources_per_node()
+        hosts = Counter(one["NodeManagerHostname"] for one in alive)
+        found = []
+        for one in alive:
+            key, host = one["NodeID"], one["NodeManagerHostname"]
+            name = host if hosts[host] == 1 else f"{host}#{key[:6]}"
+            cpus = one["Resources"].get("CPU", 0.0)
+            if cpus:
+                found.append(Node(key, name, cpus, free.get(key, {}).get("CPU", 0.0)))
+        return sorted(found, key=lambda node: node.id)
+
+    # Calls ----------------------------------------------------------------------------
+
+    def put(self, value: Any) -> Any:
+        """Put a value into the object store; a node fetches it once."""
+        return ray.put(value)
+
+    def start(self, name: str, cpus: int, node: str | None = None) -> Link:
+        """Start an actor; do not wait for it."""
+        options: dict[str, Any] = {
+            "num_cpus": cpus,
+            "max_restarts": 0,
+            "max_task_retries": 0,
+            "scheduling_strategy": "SPREAD",
+        }
+        if node is not None:
+            options["scheduling_strategy"] = NodeAffinitySchedulingStrategy(node, False)
+        if self._working_dir is not None:
+            options["runtime_env"] = {"working_dir": self._working_dir}
+        actor = ray.remote(SiteActor).options(**options)
+        return Link(actor.remote(name, cpus, self._working_dir is not None))
+
+    def call(self, link: Link, method: str, *args: Any) -> Any:
+        """Call a method of an actor; do not wait."""
+        return getattr(link.handle, method).remote(*args)
+
+    def ready(self, calls: Sequence[Any], timeout: float | None) -> list[Any]:
+        """Wait for the first of these calls; then take all that are ready."""
+        done, _ = ray.wait([*calls], num_returns=1, timeout=timeout)
+        if done and len(calls) > 1:
+            done, _ = ray.wait([*calls], num_returns=len(calls), timeout=0)
+        return list(done)
+
+    def result(self, call: Any) -> Any:
+        """What a call returned."""
+        try:
+            value = ray.get(call)
+        except exceptions.RayTaskError as error:
+            raise _users_error(error) from None
+        except exceptions.RayError as error:
+            raise SiteGone(_reason(error)) from None
+        if isinstance(value, tuple) and not isinstance(value, Parcel):
+            key, said = value  # of `about`
+            return {one.id: one for one in self.nodes()}[key], said
+        return value
+
+    # The end --------------------------------------------------------------------------
+
+    def end(self, link: Link) -> None:
+        """End an actor at once."""
+        with suppress(Exception):  # it may be gone
+            ray.kill(link.handle, no_restart=True)
+
+    def close(self) -> None:
+        """Disconnect, if this engine has connected."""
+        if self._connected:
+            self._connected = False
+            with suppress(Exception):
+                ray.shutdown()
+
+
+class SiteActor:
+    """The host of a site, in a process of Ray's.
+
+    Args:
+        name: how Ray's log lines name it.
+        cpus: of the site.
+        has_files: whether the working directory was sent along.
+    """
+
+    def __init__(self, name: str, cpus: int, has_files: bool) -> None:
+        end_with(os.getppid())
+        self._name = name
+        self._host = SiteHost(cpus, os.getcwd() if has_files else None)
+
+    def about(self, packages: Sequence[str]) -> tuple[str, dict[str, str]]:
+        """The node, and versions of packages there."""
+        return ray.get_runtime_context().get_node_id(), self._host.about(packages)
+
+    def call(
+        self, method: str, args: Parcel, policy: Any = None, weights: Any = None
+    ) -> Parcel:
+        """Call a method of the site."""
+        return self._host.call(method, args, policy, weights)
+
+    def dismiss(self) -> None:
+        """End the crew of a map."""
+        self._host.dismiss()
+
+    def close(self) -> int:
+        """Close the site's envs."""
+        return self._host.close()
+
+    def __repr__(self) -> str:
+        return self._name
+
+
+def end_with(process: int) -> None:
+    """End this process when that one has ended, at once and whatever it is at."""
+    if process == 1:  # it is gone already
+        os._exit(1)
+
+    def watch() -> None:
+        try:
+            descriptor = os.pidfd_open(process)
+        except (AttributeError, OSError):  # not Linux, or an old one
+            while os.getppid() == process:
+                threading.Event().wait(WATCH_SECONDS)
+        else:
+            select.select([descriptor], [], [])
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    threading.Thread(target=watch, name="raylet watcher", daemon=True).start()
+
+
+# Connecting ---------------------------------------------------------------------------
+
+
+def _connect(address: str) -> None:
+    """Connect to a running cluster, or start an embedded one for "local"."""
+    if address == "local":
+        _init(address="local", num_cpus=usable_cores(), include_dashboard=False)
+        return
+    found = find_cluster(address)
+    _init(address=found)
+
+
+def _init(**options: Any) -> None:
+    try:
+        ray.init(logging_level="warning", log_to_driver=True, **options)
+    except exceptions.AuthenticationError as error:
+        raise _refused(options["address"], error) from None
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        text = str(error).strip()
+        raise ClusterError(
+            f"the cluster at {options['address']} refused this process: {text}"
+        ) from None
+
+
+def find_cluster(address: str) -> str:
+    """The address of a cluster that answers.
+
+    Raises:
+        ClusterError: none does, within seconds.
+    """
+    if address.startswith("ray://"):
+        raise ClusterError(
+            f"address is {address!r}, of a Ray client: the driver receives rollouts, "
+            'so run it on a node of the cluster, with address="auto"'
+        )
+    started = 'start one with `ray start --head`, or try it out with "local"'
+    try:
+        found: str | None = services.canonicalize_bootstrap_address(address)
+    except ConnectionError:
+        found = None
+    except ValueError as error:
+        raise OptionError(f"address is {address!r}: {error}") from None
+    if found is None:
+        raise ClusterError(f"no Ray cluster is running on this machine; {started}")
+    host, _, port = found.rpartition(":")
+    given = "" if address == found else f" (address {address!r})"
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
+    except (OSError, ValueError) as error:
+        raise ClusterError(
+            f"no Ray cluster is at {found}{given}: {error}; {started}"
+        ) from None
+    _check_answer(found)
+    return found
+
+
+def _check_answer(address: str) -> None:
+    """Ask the head node, in a thread: Ray itself would ask again for minutes."""
+    answer: list[BaseException | None] = []
+
+    def ask() -> None:
+        try:
+            ray._raylet.GcsClient(address=address)
+            answer.append(None)
+        except BaseException as error:
+            answer.append(error)
+
+    thread = threading.Thread(target=ask, name="ask the cluster", daemon=True)
+    thread.start()
+    thread.join(ANSWER_SECONDS)
+    if not answer:
+        raise ClusterError(
+            f"{address} does not answer as a Ray cluster does within "
+            f"{ANSWER_SECONDS:g} s: another program may be at that port, or the "
+            "cluster has a token and RAY_AUTH_MODE=token is not set here"
+        )
+    if answer[0] is not None:
+        raise _refused(address, answer[0]) from None
+
+
+def _refused(address: str, error: BaseException) -> ClusterError:
+    said = " ".join(str(error).split()).partition(". ")[0]
+    return ClusterError(
+        f"the cluster at {address} refused this process: {said}. If it has a token, "
+        "set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN (or RAY_AUTH_TOKEN_PATH) here to "
+        "the token of its nodes"
+    )
+
+
+def health_checks() -> float:
+    """Seconds until the cluster notices a dead node, by its settings."""
+    config = ray._raylet.Config
+    times = config.health_check_failure_threshold()
+    return float(config.health_check_period_ms() * times) / 1000.0
+
+
+def has_token() -> bool:
+    """Whether processes need a token to connect."""
+    return bool(is_token_auth_enabled())
+
+
+# Errors -------------------------------------------------------------------------------
+
+
+def _reason(error: exceptions.RayError) -> str:
+    """Why an actor is gone, in a line."""
+    if isinstance(error, exceptions.RuntimeEnvSetupError):
+        return f"its working_dir could not be set up: {_line(error)}"
+    if isinstance(error, exceptions.NodeDiedError):
+        return "its node was lost"
+    text = str(error)
+    if "node" in text and ("dead" in text or "died" in text or "terminated" in text):
+        return "its node was lost, or its process was ended"
+    return "its process has ended"
+
+
+def _line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1] if lines else type(error).__name__
+
+
+def _users_error(error: exceptions.RayTaskError) -> BaseException:
+    """What was raised in an actor, outside all calls of a site."""
+    cause = getattr(error, "cause", None)
+    if isinstance(cause, ImportError) or "ModuleNotFoundError" in str(error):
+        return ClusterError(
+            f"Corral cannot be imported on a node: {_line(error)}. Install the same "
+            "version of corral on every node"
+        )
+    return SiteGone(_line(error))

@@ -1,0 +1,92 @@
+"""Training runs on a cluster: the weights of one machine, also after a resume."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from in_process import InProcess
+
+from corral.cluster import run_envs
+from corral.cluster.cluster import Cluster, ClusterOptions
+from corral.errors import OptionError
+from corral.train.recipes.resolve import resolve
+from corral.train.run.checkpoint import Checkpoint
+from corral.train.run.start import begin, resume
+
+SMALL = {
+    **{"num_envs": 4, "ppo.n_steps": 16, "ppo.n_epochs": 2, "ppo.batch_size": 32},
+    **{"total_steps": 4 * 16 * 9, "video": "never"},
+    **{"isolation": "shared", "backend": "serial"},
+}
+MORE = {
+    "plain": {},
+    "scaled": {"normalise_obs": True, "normalise_reward": True},
+    "remembering": {"ppo.memory": "gru", "ppo.memory_size": 4},
+}
+
+
+@pytest.fixture(autouse=True)
+def without_ray(monkeypatch, tmp_path):
+    """Sites of runs are in this process."""
+    monkeypatch.chdir(tmp_path)
+
+    def open_sites(config, env, num_envs, options):
+        asked = ClusterOptions(**dict(config.cluster))
+        return Cluster.with_options(env, num_envs, asked, options, InProcess())
+
+    monkeypatch.setattr(run_envs, "open_sites", open_sites)
+
+
+def lead(training, updates):
+    with training:
+        while training.progress.update < updates:
+            rollout = training.collect()
+            training.log(rollout, training.learn(rollout))
+            if training.progress.update % 2 == 0:
+                training.checkpoint()
+    return training.directory
+
+
+def same(ours, theirs):
+    if isinstance(ours, dict):
+        return ours.keys() == theirs.keys() and all(
+            same(ours[key], theirs[key]) for key in ours
+        )
+    if isinstance(ours, torch.Tensor):
+        return torch.equal(ours, theirs)
+    return bool((ours == theirs).all()) if hasattr(ours, "shape") else ours == theirs
+
+
+@pytest.mark.parametrize("kind", MORE)
+def test_a_run_on_sites_learns_the_weights_of_a_run_here(kind):
+    settings = {**SMALL, **MORE[kind]}
+    group = {"cluster": {"sites": 3, "cpus_per_site": 1}}
+    parts = lead(begin("cartpole", {**settings, **group}, out=Path("parts")), 2)
+    lead(resume(parts.path, {"cluster.sites": 2}), 4)
+    here = {**settings, "act_in": "workers"}
+    theirs = lead(begin("cartpole", here, out=Path("theirs")), 4)
+    one, other = Checkpoint.load(parts.last), Checkpoint.load(theirs.last)
+    assert one.update == other.update == 4
+    assert same(one.learner, other.learner)
+    assert same(one.normalisers, other.normalisers)
+
+
+def test_the_address_alone_is_enough():
+    config = resolve("cartpole", {"cluster": "head:6379"})
+    assert config.cluster.address == "head:6379" and config.act_in == "workers"
+    assert resolve("cartpole", {"cluster.address": "auto"}).cluster.sites is None
+    assert resolve("cartpole", {"cluster": False}).cluster is None
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"cluster": "auto", "mode": "two_groups"}, "set mode: sync"),
+        ({"cluster": "auto", "curriculum": "a:b"}, "leave out curriculum or cluster"),
+        ({"cluster.addres_s": "auto"}, "addres_s"),
+        ({"cluster": {"on_node_loss": "wait"}}, "on_node_loss"),
+    ],
+)
+def test_settings_without_a_meaning_are_refused(settings, words):
+    with pytest.raises(OptionError, match=words):
+        resolve("cartpole", settings)

@@ -1,0 +1,287 @@
+"""Runs whose envs have several agents: any PettingZoo env, in three views."""
+
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from train.run.agent_envs import AGENTS
+
+from corral.cli.main import main
+from corral.engine.pool import Pool
+from corral.errors import CorralError, OptionError
+from corral.train.recipes.resolve import resolve
+from corral.train.run.checkpoint import Checkpoint
+from corral.train.run.loaded_run import LoadedRun
+from corral.train.run.parts import build, env_factory, pool_options
+from corral.train.run.start import begin, resume
+from corral.train.sinks import jsonl
+
+pytest.importorskip("pettingzoo", reason="the envs of these tests")
+
+CONFIG = """
+env: agent_envs:Crew
+num_envs: 2
+backend: serial
+total_steps: 64
+evaluate_episodes: 2
+final_episodes: 2
+evaluate_every: 2
+checkpoint_every: 2
+video: never
+ppo: {n_steps: 8, batch_size: 16, n_epochs: 1, hidden: [8]}
+"""
+TICTACTOE = "pettingzoo.classic.tictactoe.tictactoe:env"
+SB3 = "sb3_ppo"
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    Path(tmp_path / "agent_envs.py").write_text(AGENTS)
+    Path(tmp_path / "run.yaml").write_text(CONFIG)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield
+    sys.modules.pop("agent_envs", None)
+
+
+def ran(out="run", **settings):
+    with begin("run.yaml", settings, out=Path(out)) as training:
+        assert training.run() == 0
+        return training
+
+
+def built(**settings):
+    return build(resolve("run.yaml", settings))
+
+
+# Views --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("learner", ["ppo", SB3])
+@pytest.mark.parametrize("view", ["shared", "joint"])
+def test_any_env_trains_in_each_view_and_tells_the_returns_of_agents(view, learner):
+    if learner == SB3:
+        pytest.importorskip("stable_baselines3", reason="its PPO is what learns here")
+    ran(view=view, learner=learner)
+    ended = jsonl.read(Path("run/episodes.jsonl"))
+    assert ended and all(one["length"] == 6 for one in ended)
+    names = [f"info/return/member_{number}" for number in range(3)]
+    for one in ended if view == "shared" else []:
+        assert sum(one[name] for name in names) == one["return"]
+        assert one["info/late"] == 1.0
+    if view == "shared":
+        metrics = jsonl.read(Path("run/metrics.jsonl"))
+        assert any("eval/info/return/member_1" in one for one in metrics)
+        assert "return/member_1" in Path("run/report.html").read_text()
+    with LoadedRun(Path("run")) as loaded:
+        assert np.isfinite(loaded.evaluate(3, seed=1).mean)
+
+
+@pytest.mark.parametrize(
+    "settings, reason",
+    [
+        ({}, "view: shared.*the 3 agents have equal spaces"),
+        ({"env_kwargs": {"alike": False}}, "view: joint.*agents have different spaces"),
+        (
+            {"env_kwargs": {"alike": False}, "pad": True},
+            "view: shared.*pad: true gives all agents equal spaces",
+        ),
+        (
+            {"env_kwargs": {"actions": "box"}, "learner": "sac"},
+            "view: joint.*one agent",
+        ),
+        ({"learner": "taac"}, "view: team.*trains whole teams"),
+        ({"env": TICTACTOE}, "view: shared.*2 agents, which act in turn"),
+        ({"view": "joint"}, "view: joint, one policy acts for all agents as one$"),
+    ],
+)
+def test_a_run_says_which_view_it_chose_and_why(settings, reason):
+    if settings.get("learner", "ppo") != "ppo":
+        Path("run.yaml").write_text(CONFIG[: CONFIG.index("ppo:")])
+    parts = built(**settings)
+    parts.close()
+    assert re.search(reason, parts.remark()), parts.remark()
+
+
+@pytest.mark.parametrize(
+    "kwargs",
+    [
+        {"kind": "dict"},
+        {"actions": "box"},
+        {"most": 1},
+        {"die": False},
+        {"masks": "obs"},
+        {"masks": "info"},
+    ],
+)
+@pytest.mark.parametrize("view", ["shared", "joint"])
+def test_observations_actions_and_masks_of_every_kind(view, kwargs):
+    ran(view=view, env_kwargs=kwargs, total_steps=16)
+
+
+def test_who_differs_is_padded_and_keeps_to_its_own_actions():
+    ran(view="shared", pad=True, env_kwargs={"alike": False, "masks": "info"})
+
+
+@pytest.mark.parametrize("memory", ["none", "lstm"])
+@pytest.mark.parametrize("env", ["agent_envs:Crew", TICTACTOE])
+def test_three_updates_and_one_more_are_four(env, memory):
+    more = {"normalise_obs": True, "normalise_reward": True} if "Crew" in env else {}
+    settings = {"env": env, "ppo.memory": memory, "ppo.memory_size": 4, **more}
+    whole = led(begin("run.yaml", settings, out=Path("whole")), 4)
+    parts = led(begin("run.yaml", settings, out=Path("parts")), 3)
+    led(resume(parts.path, {}), 4)
+    ours, theirs = Checkpoint.load(parts.last), Checkpoint.load(whole.last)
+    assert ours.update == theirs.update == 4
+    for name, weights in theirs.learner["net"].items():
+        assert np.array_equal(ours.learner["net"][name], weights), name
+    assert str(ours.normalisers) == str(theirs.normalisers)
+    assert jsonl.read(parts.episodes) == jsonl.read(whole.episodes)
+
+
+def led(training, updates):
+    """So many updates, saved after every second one."""
+    with training:
+        while training.progress.update < updates:
+            rollout = training.collect()
+            training.log(rollout, training.learn(rollout))
+            if training.progress.update % 2 == 0:
+                training.checkpoint()
+        return training.directory
+
+
+@pytest.mark.parametrize("env", ["agent_envs:Crew", TICTACTOE])
+def test_backends_and_places_of_acting_give_the_same_weights(env):
+    found = []
+    for number, place in enumerate(
+        [
+            {"backend": "serial"},
+            {"backend": "process", "workers": 2},
+            {"backend": "thread", "workers": 2, "act_in": "caller"},
+        ]
+    ):
+        act_in = {"act_in": "workers", **place}
+        # Layers of a usual size: for 27 x 8, torch's sums depend on a row's place.
+        settings = {"env": env, **act_in, "ppo.hidden": [64]}
+        if place.get("act_in") == "caller":
+            settings["act_in"] = "auto"  # exact as well, wherever it acts
+        path = led(begin("run.yaml", settings, out=Path(f"run{number}")), 2)
+        found.append(Checkpoint.load(path.last).learner["net"])
+    for other in found[1:]:
+        for name, weights in found[0].items():
+            assert np.array_equal(weights, other[name]), name
+
+
+# Games --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("against", ["opponents", "evaluate_against"])
+def test_evaluations_against_random_moves_count_what_was_won(against):
+    settings = {"env": TICTACTOE, against: "random", "evaluate_episodes": 20}
+    training = ran(**settings)
+    assert "random" in training.parts.remark()
+    evaluated = [
+        one for one in jsonl.read(Path("run/metrics.jsonl")) if "eval/return" in one
+    ]
+    assert all(0 <= one["eval/success_rate"] <= 1 for one in evaluated)
+    # Every other game is the other player's.
+    assert all("eval/info/return/player_1" in one for one in evaluated)
+    assert all("eval/info/return/player_2" in one for one in evaluated)
+    with LoadedRun(Path("run")) as loaded:
+        first, again = (loaded.evaluate(6, seed=3) for _ in range(2))
+    assert first.success_rate is not None
+    assert np.array_equal(first.returns, again.returns)
+
+
+def test_stable_baselines3_plays_in_turn():
+    pytest.importorskip("stable_baselines3", reason="its PPO is what learns here")
+    ran(env=TICTACTOE, learner=SB3, evaluate_against="random")
+
+
+# Teams that change --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("view", ["shared", "joint", "team"])
+def test_how_many_play_is_an_episodes_task(view):
+    """As box_jump has it: a pool whose `sample_task` draws the number of agents."""
+    learner = "taac" if view == "team" else "ppo"
+    Path("run.yaml").write_text(CONFIG[: CONFIG.index("ppo:")])
+    config = resolve("run.yaml", {"view": view, "learner": learner})
+    parts = build(config, opener=drawing_teams)
+    try:
+        rollout = parts.collector.collect(48)
+        parts.learner.update(rollout)
+    finally:
+        parts.close()
+    if view == "joint":  # agents that are not there are zeros
+        present = (rollout.obs.reshape(48, 2, 3, 3) != 0).any(-1)[rollout.started]
+        assert set(present.sum(-1).tolist()) == {1, 2, 3}
+        return
+    (leaves,) = rollout.obs.values()
+    teams = set(leaves["alive"][rollout.started].sum(-1).tolist())
+    assert teams == {1, 2, 3}
+    for one in rollout.episodes:
+        present = [name for name in one.info if name.startswith("return/")]
+        assert 1 <= len(present) <= 3
+
+
+def drawn_team(slot, episode, rng):
+    return int(rng.integers(1, 4))
+
+
+def drawing_teams(config, backend, workers):
+    options = pool_options(config, backend=backend, sample_task=drawn_team)
+    return Pool.with_options(env_factory(config), config.num_envs, options)
+
+
+# Bad input ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "settings, message",
+    [
+        ({"view": "sideways"}, "view is 'sideways'.*'shared', 'joint' or 'team'"),
+        ({"view": "team"}, "view is 'team', and learner: ppo does not train teams"),
+        (
+            {"view": "shared", "learner": "taac"},
+            "view is 'shared', and learner: taac trains whole teams.*leave view out",
+        ),
+        (
+            {"view": "shared", "learner": "sac"},
+            "view is 'shared', and learner: sac has no policy that agents could share",
+        ),
+        (
+            {"view": "shared", "env_kwargs": {"alike": False}},
+            "view is 'shared', and one policy does not fit all agents.*pad: true",
+        ),
+        ({"view": "shared", "env": "CartPole-v1"}, "view is 'shared', and .*one agent"),
+        (
+            {"opponents": "random", "env": "CartPole-v1"},
+            "opponents is 'random', and .* has one agent",
+        ),
+        (
+            {"opponents": "random", "env_kwargs": {"most": 1}},
+            "random opponents need two or more",
+        ),
+        ({"env": "agent_envs:Nobody"}, "has no possible_agents"),
+        ({"env": "agent_envs:Crow"}, "Crow.*Crew"),
+        ({"env": "agents_envs:Crew"}, "agents_envs"),
+    ],
+)
+def test_what_does_not_fit_is_refused_by_the_name_of_its_key(settings, message):
+    if settings.get("learner", "ppo") != "ppo":
+        Path("run.yaml").write_text(CONFIG[: CONFIG.index("ppo:")])
+    with pytest.raises((CorralError, OptionError)) as raised:
+        built(**settings)
+    assert re.search(message, str(raised.value), re.S), str(raised.value)
+
+
+def test_the_command_line_trains_resumes_and_evaluates(capsys):
+    assert main(["train", "run.yaml", "--out", "run"]) == 0
+    said = capsys.readouterr()
+    assert "view: shared, one policy for each of up to 3 agents" in said.out + said.err
+    more = ["--set", "total_steps=96"]
+    assert main(["train", "--resume", "run", *more]) == 0
+    assert main(["eval", "run", "--episodes", "2"]) == 0
