@@ -35,6 +35,7 @@ LINES = {
         "cheetah_vel": "mujoco,train",
         "grid_world": "multi,sb3,train",
         "tinyphysics": "tinyphysics",
+        "tinyphysics_steer": "tinyphysics",
         "tinyphysics_tuned": "tinyphysics",
         "upkie": "upkie",
         "": "train",

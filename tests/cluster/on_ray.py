@@ -233,7 +233,7 @@ def bad_input_is_refused_in_seconds(ray):
     free = socket.create_server(("127.0.0.1", 0))
     port = free.getsockname()[1]
     silent = f"127.0.0.1:{port}"
-    refused(ClusterError, make(cpus_per_site=64), "too few CPUs", "64")
+    refused(ClusterError, make(cpus_per_site=64), "too few free CPUs", "64")
     refused(OptionError, make(sites=5), "sites is 5", "4 slots")
     refused(OptionError, make(working_dir="/nowhere"), "not a folder")
     import ray as connected

@@ -334,7 +334,7 @@ class PPO:
         scales = scales_for(self.observation_space, obs_norm)
         encoder, actor = copy.deepcopy(self.net.encoder), self.net.plain_actor()
         choice = choice_for(self.action_space)
-        return ExportedPolicy(scales, encoder, actor, choice).cpu()
+        return ExportedPolicy(scales, encoder, actor, choice, self.net.mask).cpu()
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything that is needed to continue exactly."""

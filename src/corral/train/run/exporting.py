@@ -101,10 +101,10 @@ def export_run(
     """
     with load_run(run, which, trust) as loaded:
         parts = loaded.parts
-        inputs = Inputs.of(parts.pool.spec.observation_space)
+        policy = TrainedPolicy.of(loaded)
+        inputs = Inputs.of(policy.observation_space)
         module = parts.learner.policy_module(parts.obs_norm).eval()
         module.requires_grad_(False)
-        policy = TrainedPolicy.of(loaded)
         folder = _folder(out or loaded.directory.path / "export")
         # Of Stable-Baselines3: its zip, and its VecNormalize.
         written = parts.learner.export(folder)

@@ -20,10 +20,12 @@ import numpy as np
 from gymnasium import Space
 from numpy.typing import NDArray
 
+from corral.api.shared_policy.policy import SharedPolicy
 from corral.core import Step
 from corral.engine.layout.infos import Infos
 from corral.engine.tree import mapped
 from corral.errors import SpaceMismatch
+from corral.learners.shared.learner import agent_norm
 from corral.rollouts.normalise import ObsNorm
 from corral.rollouts.policy_rng import RowGenerators, SlotGenerators
 from corral.rollouts.space_rows import OBJECT_DTYPE, SpaceParts
@@ -37,21 +39,26 @@ class TrainedPolicy:
     Attributes:
         config: Every setting of the run.
         checkpoint: The file that it was loaded from.
-        observation_space: Of one env.
-        action_space: Of one env.
+        observation_space: Of one env; of one agent, where agents share the policy.
+        action_space: Likewise.
     """
 
     def __init__(
         self, policy: Any, obs_norm: ObsNorm | None, run: LoadedRun, seed: int = 0
     ) -> None:
-        spec = run.parts.pool.spec
+        # Where agents share the policy, it is that of one agent.
+        shared = isinstance(policy, SharedPolicy)
+        spaces: Any = policy.single[1] if shared else run.parts.pool.spec
+        if shared:
+            obs_norm = agent_norm(policy, obs_norm)
+            policy = policy.single[0]
         self.config: RunConfig = run.config
         self.checkpoint = run.path
-        self.observation_space: Space[Any] = spec.observation_space
-        self.action_space: Space[Any] = spec.action_space
+        self.observation_space: Space[Any] = spaces.observation_space
+        self.action_space: Space[Any] = spaces.action_space
         self._variants = {True: policy.deterministic(), False: policy.stochastic()}
         self._obs_norm = obs_norm
-        self._parts = SpaceParts(spec.observation_space)
+        self._parts = SpaceParts(spaces.observation_space)
         self._seed = seed
         self._rows = 0
         self.reset()
