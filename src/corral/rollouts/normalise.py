@@ -123,6 +123,21 @@ class ObsNorm:
         pairs = zip(self._space.parts, self._scaling, strict=True)
         return self._space.joined([scale(part.of(obs)) for part, scale in pairs])
 
+    def for_agents(self, space: Space[Any], inside: str = "") -> ObsNorm:
+        """Of a team of one group: the same for what single agents see.
+
+        Args:
+            space: the observation space of one agent.
+            inside: the key of the agent's observation there, if it is a part of it.
+        """
+        other = ObsNorm(space, clip=self.clip)
+        for path, norm in self.norms.items():
+            rest = path.split(".")[2:]  # without the group, and "obs"
+            name = ".".join([inside, *rest] if inside else rest)
+            other.norms[name].load_state_dict(norm.state_dict())
+        other._refresh()
+        return other
+
     def dtype_of(self, part: SpacePart) -> np.dtype[Any]:
         """The dtype of a leaf after scaling."""
         return np.dtype(np.float32) if part.name in self.norms else part.dtype

@@ -79,6 +79,10 @@ class Crew(ParallelEnv):
         pass
 
 
+def some(slot, episode, rng):
+    return int(rng.integers(1, 4))
+
+
 class Nobody(Crew):
     """Has no agents."""
     def __init__(self):

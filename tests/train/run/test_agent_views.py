@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 from train.run.agent_envs import AGENTS
 
+import corral
 from corral.cli.main import main
 from corral.engine.pool import Pool
 from corral.errors import CorralError, OptionError
 from corral.train.recipes.resolve import resolve
 from corral.train.run.checkpoint import Checkpoint
+from corral.train.run.exporting import export_run
 from corral.train.run.loaded_run import LoadedRun
 from corral.train.run.parts import build, env_factory, pool_options
 from corral.train.run.start import begin, resume
@@ -125,6 +127,11 @@ def test_who_differs_is_padded_and_keeps_to_its_own_actions():
     ran(view="shared", pad=True, env_kwargs={"alike": False, "masks": "info"})
 
 
+def test_envs_that_reset_at_the_next_step_train_as_well():
+    ran(autoreset="next_step", env=TICTACTOE)
+    ran("other", autoreset="next_step")
+
+
 @pytest.mark.parametrize("memory", ["none", "lstm"])
 @pytest.mark.parametrize("env", ["agent_envs:Crew", TICTACTOE])
 def test_three_updates_and_one_more_are_four(env, memory):
@@ -172,6 +179,32 @@ def test_backends_and_places_of_acting_give_the_same_weights(env):
     for other in found[1:]:
         for name, weights in found[0].items():
             assert np.array_equal(weights, other[name]), name
+
+
+# The policy of one agent --------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"normalise_obs": True},
+        {"env": TICTACTOE},
+        {"env_kwargs": {"masks": "info"}, "normalise_obs": True},
+    ],
+)
+def test_a_shared_policy_is_loaded_and_exported_as_that_of_one_agent(settings):
+    ran(**settings)
+    policy = corral.load_policy("run")
+    seen = policy.observation_space.sample()
+    assert policy.action_space.contains(policy.act(seen))
+    (program, *_) = export_run(Path("run"), formats=["torch"])
+    assert program.exists()  # and was compared with the policy
+
+
+def test_padded_and_scaled_agents_are_not_loaded_by_themselves():
+    ran(pad=True, normalise_obs=True, env_kwargs={"alike": False})
+    with pytest.raises(OptionError, match="normalise_obs and pad are true"):
+        corral.load_policy("run")
 
 
 # Games --------------------------------------------------------------------------------
@@ -236,6 +269,13 @@ def drawing_teams(config, backend, workers):
     return Pool.with_options(env_factory(config), config.num_envs, options)
 
 
+def test_a_config_names_who_draws_how_many_play():
+    ran(sample_task="agent_envs:some")
+    ended = jsonl.read(Path("run/episodes.jsonl"))
+    teams = {sum(name.startswith("info/return/") for name in one) for one in ended}
+    assert len(teams) > 1
+
+
 # Bad input ----------------------------------------------------------------------------
 
 
@@ -267,7 +307,7 @@ def drawing_teams(config, backend, workers):
         ),
         ({"env": "agent_envs:Nobody"}, "has no possible_agents"),
         ({"env": "agent_envs:Crow"}, "Crow.*Crew"),
-        ({"env": "agents_envs:Crew"}, "agents_envs"),
+        ({"env": "agents_envs:Crew"}, "no module 'agents_envs'"),
     ],
 )
 def test_what_does_not_fit_is_refused_by_the_name_of_its_key(settings, message):
@@ -276,6 +316,25 @@ def test_what_does_not_fit_is_refused_by_the_name_of_its_key(settings, message):
     with pytest.raises((CorralError, OptionError)) as raised:
         built(**settings)
     assert re.search(message, str(raised.value), re.S), str(raised.value)
+
+
+def test_the_extra_of_pettingzoo_is_named_where_it_is_missing(monkeypatch):
+    for name in [one for one in sys.modules if one.split(".")[0] == "pettingzoo"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(sys, "meta_path", [Without("pettingzoo"), *sys.meta_path])
+    with pytest.raises(OptionError, match=r"no module 'pettingzoo'.*corral\[multi\]"):
+        built(env=TICTACTOE)
+
+
+class Without:
+    """Finds no module of this name."""
+
+    def __init__(self, name):
+        self.name = name
+
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] == self.name:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=self.name)
 
 
 def test_the_command_line_trains_resumes_and_evaluates(capsys):

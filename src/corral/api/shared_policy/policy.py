@@ -76,6 +76,11 @@ class SharedPolicy:
         return special.get(name, own)
 
     @property
+    def single(self) -> tuple[Any, SharedSpaces]:
+        """The policy of single agents, and the spaces of its rows."""
+        return self._policy, self._spaces
+
+    @property
     def value_shape(self) -> tuple[int, ...]:
         """The shape of the values of one env: a number for each agent."""
         return (self._agents,)

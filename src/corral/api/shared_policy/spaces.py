@@ -38,7 +38,7 @@ class SharedSpaces:
     observation_space: Space[Any]
     action_space: Space[Any]
     # Whether observations of `seen` have masks beside them.
-    _masked = False
+    masked = False
 
     def __init__(self, team: Team) -> None:
         (self._group,) = team.groups
@@ -51,7 +51,7 @@ class SharedSpaces:
     def with_masks(self) -> SharedSpaces:
         """The same, with `action_mask` beside each observation, in a Dict."""
         other = copy.copy(self)
-        other._masked = True
+        other.masked = True
         options = int(getattr(self.action_space, "n", 0)) or int(
             getattr(self.action_space, "nvec", np.zeros(0)).sum()
         )
@@ -74,7 +74,7 @@ class SharedSpaces:
             leaves = batch[name]
             there[name] = leaves["alive"] | leaves["terminated"] | leaves["truncated"]
         rows = self.rows({name: batch[name]["obs"] for name in names}, there, envs)
-        if not self._masked:
+        if not self.masked:
             return rows
         given = {g.name: masks_of(g, batch[g.name]) for g in self._team.groups}
         masks = self.masks(given, envs)

@@ -115,6 +115,13 @@ def named_attribute(text: str) -> Any:
     return found
 
 
+# Libraries of envs with several agents -> how to install them.
+INSTALLED_BY = {
+    "pettingzoo": "; install it: pip install 'corral[multi]'",
+    "mpe2": "; install it: pip install 'corral[multi]' mpe2",
+}
+
+
 def _imported(name: str, attribute: str) -> Any:
     """The module of an attribute, with the working directory on the path."""
     dotted = all(map(str.isidentifier, name.split("."))) and not name.endswith(".py")
@@ -131,9 +138,10 @@ def _imported(name: str, attribute: str) -> Any:
             # The module is there; something it imports is not.
             raise _broken(name, error) from error
         near = near_names(name, _modules_beside(name))
+        install = INSTALLED_BY.get(error.name or "", "")
         raise OptionError(
             f"no module {error.name!r} in the working directory or on Python's "
-            f"path{near}"
+            f"path{near}{install}"
         ) from None
     except Exception as error:  # it is the user's code
         raise _broken(name, error) from error

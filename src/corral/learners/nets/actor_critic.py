@@ -81,7 +81,8 @@ class ActorCritic(nn.Module):  # type: ignore[misc]
                 own.check_output(name, parts[name], width, outputs)
         # Whether every part is Corral's.
         self.is_standard = not parts
-        self._mask = mask_leaf(observation_space, action_space)
+        # The number of the leaf that masks actions.
+        self.mask = mask_leaf(observation_space, action_space)
 
     def step(self, leaves: Sequence[Any], carry: Any) -> tuple[Any, Any]:
         """Features of one row per slot, and the carry after it."""
@@ -102,7 +103,7 @@ class ActorCritic(nn.Module):  # type: ignore[misc]
 
         A Dict observation has the mask under `action_mask`, as PettingZoo's envs do.
         """
-        allowed = None if self._mask is None or not leaves else leaves[self._mask]
+        allowed = None if self.mask is None or not leaves else leaves[self.mask]
         return self.head.forward(self.actor.forward(features), allowed)
 
     def values(self, features: Any) -> Any:

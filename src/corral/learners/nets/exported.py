@@ -34,9 +34,16 @@ class ExportedPolicy(nn.Module):  # type: ignore[misc]
     """Scales, encoder, actor and choice, one after the other."""
 
     def __init__(
-        self, scales: Sequence[Any], encoder: Any, actor: Any, choice: Any
+        self,
+        scales: Sequence[Any],
+        encoder: Any,
+        actor: Any,
+        choice: Any,
+        mask: int | None = None,
     ) -> None:
         super().__init__()
+        # The number of the leaf that masks actions.
+        self._mask = mask
         self.scales = nn.ModuleList(scales)
         self.encoder = encoder
         self.actor = actor
@@ -46,7 +53,11 @@ class ExportedPolicy(nn.Module):  # type: ignore[misc]
         """Leaves of observations, `(rows, ...)`, to actions."""
         pairs = zip(self.scales, leaves, strict=True)
         scaled = [scale(leaf) for scale, leaf in pairs]
-        return self.choice(self.actor(self.encoder(scaled)))
+        outputs = self.actor(self.encoder(scaled))
+        if self._mask is not None:
+            # In double: where a mask allows nothing, the largest stays the largest.
+            outputs = outputs.double() - 1e9 * (leaves[self._mask] == 0)
+        return self.choice(outputs)
 
 
 class Scale(nn.Module):  # type: ignore[misc]

@@ -14,12 +14,27 @@ from pathlib import Path
 from typing import Any
 
 from corral.api.shared_policy.policy import SharedPolicy
-from corral.api.shared_policy.spaces import SharedSpaces
+from corral.api.shared_policy.spaces import OBSERVATION, PaddedSpaces, SharedSpaces
 from corral.engine.adapters.team import TEAM_KEY, Team
+from corral.errors import OptionError
 from corral.learners.protocol import Learner, LearnerSetup
 from corral.learners.shared.agent_rows import AgentRows
-from corral.rollouts.normalise import RewardNorm
+from corral.rollouts.normalise import ObsNorm, RewardNorm
 from corral.rollouts.rollout import Rollout
+
+
+def agent_norm(policy: SharedPolicy, obs_norm: ObsNorm | None) -> ObsNorm | None:
+    """Return the scales of what single agents see; OptionError if they are padded."""
+    if obs_norm is None:
+        return None
+    _, spaces = policy.single
+    if isinstance(spaces, PaddedSpaces):
+        raise OptionError(
+            "normalise_obs and pad are true: what agents see is scaled before it is "
+            "padded, so the policy does not stand by itself; use corral eval"
+        )
+    inside = OBSERVATION if spaces.masked else ""
+    return obs_norm.for_agents(spaces.observation_space, inside)
 
 
 class SharedLearner(Learner):
@@ -99,6 +114,10 @@ class SharedLearner(Learner):
         self.learner.load_normalisers(state)
         if self._scale is not None and "reward" in state:
             self._scale.load_state_dict(state["reward"])
+
+    def policy_module(self, obs_norm: ObsNorm | None) -> Any:
+        """Return the policy of single agents as a plain torch module."""
+        return self.learner.policy_module(agent_norm(self.policy, obs_norm))
 
     def export(self, folder: Path) -> list[Path]:
         """Write files for other programs; return their paths."""

@@ -49,7 +49,7 @@ class TeamSpaces:
         if team.turns:
             raise OptionError(
                 "learner: taac needs agents that act at once, and those of this env "
-                "act in turn; use learner: ppo with one policy for all agents"
+                "act in turn; use learner: ppo with view: shared"
             )
         if len(team.groups) > 1:
             kinds = ", ".join(

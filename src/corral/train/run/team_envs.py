@@ -43,11 +43,13 @@ class View:
     Attributes:
         reason: Why, if the config left it open; else "".
         masked: Whether infos have action masks, which the policy must see.
+        turns: Whether agents must act in turn.
     """
 
     name: str
     reason: str = ""
     masked: bool = False
+    turns: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +107,7 @@ class AgentsFactory:
         # Stable-Baselines3 steps all rows together.
         turns = in_turn(env) and not self.learner.collects
         adapter = TurnsTeam(env) if turns else StepsTeam(parallel_form(env))
-        view = self._view(adapter.team)
+        view = replace(self._view(adapter.team), turns=in_turn(env))
         if view.name == JOINT:
             return self._joint(env, view)
         view = replace(view, masked=self._masked(adapter))

@@ -140,9 +140,10 @@ def remark_of(config: RunConfig, pool: Pool) -> str:
 
 def _described(view: View, team: Team | None) -> str:
     if view.name == JOINT or team is None:
-        return "one policy acts for all agents as one"
+        turns = "; a step is one agent's turn" if view.turns else ""
+        return f"one policy acts for all agents as one{turns}"
     count = len(team.agents)
-    turns = ", which act in turn" if team.turns else ""
+    turns = ", which act in turn" if view.turns else ""
     if view.name == TEAM:
         return f"a team of up to {count} agents{turns}"
     return f"one policy for each of up to {count} agents{turns}"
