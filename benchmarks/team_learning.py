@@ -207,7 +207,7 @@ SPREAD = {
     "env": "mpe2.simple_spread_v3:parallel_env",
     "env_kwargs": {"N": 3, "max_cycles": 25},
     "final_episodes": EPISODES,
-    "ppo": {**SAME, "batch_size": BATCH, "hidden": [236, 236]},
+    "ppo": {**SAME, "batch_size": BATCH, "lr": 1e-3, "n_epochs": 5},
 }
 
 
@@ -251,7 +251,7 @@ PARTS: dict[str, tuple[Callable[[range, int], None], int]] = {
     "towers": (towers, 300_000),
     "collecting": (collecting, 400_000),
     "games": (games, 80_000),
-    "by_config": (by_config, 200_000),
+    "by_config": (by_config, 40_000),
 }
 
 
