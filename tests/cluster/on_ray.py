@@ -200,6 +200,18 @@ def a_killed_driver_leaves_nothing(ray):
         print("a killed driver's sites were gone after", round(seconds, 2), "s")
 
 
+def modules_travel_in_a_working_dir(ray):
+    with tempfile.TemporaryDirectory() as folder:
+        text = "import gymnasium\ndef make(): return gymnasium.make('CartPole-v1')\n"
+        (Path(folder) / "sent_along.py").write_text(text)
+        sys.path.insert(0, folder)
+        options = dict(sites=1, working_dir=folder, sample_task=None)
+        with cluster_at(ray, "sent_along:make", 2, **options) as cluster:
+            assert cluster.importable("sent_along")
+            ours = collected(cluster, Tilt())
+        assert_same_rollouts(ours, local(Tilt(), "CartPole-v1", 2, sample_task=None))
+
+
 def refused(kind, call, *words):
     """One clear error, and soon: 10 s where the cores are free, and Ray's is 60 s."""
     began = time.monotonic()
@@ -233,7 +245,7 @@ def bad_input_is_refused_in_seconds(ray):
     free = socket.create_server(("127.0.0.1", 0))
     port = free.getsockname()[1]
     silent = f"127.0.0.1:{port}"
-    refused(ClusterError, make(cpus_per_site=64), "too few CPUs", "64")
+    refused(ClusterError, make(cpus_per_site=64), "too few free CPUs", "64")
     refused(OptionError, make(sites=5), "sites is 5", "4 slots")
     refused(OptionError, make(working_dir="/nowhere"), "not a folder")
     import ray as connected

@@ -57,6 +57,7 @@ def test_losses_and_nodes_that_join():
         "a_killed_driver_leaves_nothing",
         "a_loss_is_an_error_with_what_had_come_back",
         "a_node_that_joins_is_used_after_the_next_end_of_episodes",
+        "modules_travel_in_a_working_dir",
         seconds=500,
     )
 

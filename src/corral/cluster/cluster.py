@@ -463,7 +463,7 @@ class Cluster(SiteGroup):
             if ours[most] - ours[least] < 2:
                 return
             moved = next(s for s in self._links.sites if _node_of(s) == most)
-            self._links.move(moved.number, least)
+            self._links.relocate(moved.number, least)
             ours[most], ours[least] = ours[most] - 1, ours[least] + 1
             room[most], room[least] = room[most] + 1, room[least] - 1
 

@@ -303,6 +303,13 @@ class Links:
             except NodeLost as error:
                 fault = error.fault
 
+    def relocate(self, number: int, node: str) -> None:
+        """Move a site to a node; one that is lost on the way is started anywhere."""
+        try:
+            self.move(number, node)
+        except NodeLost as error:
+            self.restart(error.fault)
+
     def move(self, number: int, node: str | None = None) -> None:
         """Start a site anew, on another node if named; its slots begin again."""
         old = self.sites[number]

@@ -62,9 +62,9 @@ def fitting_sites(
         wanted = sites or 1
         nodes = ", ".join(f"{count:g}" for count in cpus) or "none"
         raise ClusterError(
-            f"the cluster has too few CPUs: {wanted} site{'s' * (wanted > 1)} of "
-            f"{per_site} CPUs each (cpus_per_site) are asked for, and "
-            f"{fits} fit. CPUs of its nodes: {nodes}. Use a smaller cpus_per_site, "
-            "fewer sites, or add nodes: ray start --address=HEAD:6379"
+            f"the cluster has too few free CPUs: {wanted} site{'s' * (wanted > 1)} of "
+            f"{per_site} CPUs (cpus_per_site) asked for, {fits} fit. Free CPUs of its "
+            f"nodes: {nodes}. Use a smaller cpus_per_site, fewer sites, or add nodes: "
+            "ray start --address=HEAD:6379"
         )
     return sites or min(fits, groups)

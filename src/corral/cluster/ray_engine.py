@@ -52,8 +52,13 @@ class RayEngine:
         self._connected = not ray.is_initialized()
         if working_dir is not None and not os.path.isdir(working_dir):
             raise OptionError(f"working_dir is {working_dir!r}, which is not a folder")
+        if working_dir is not None and not self._connected:
+            raise OptionError(
+                "working_dir is sent when Ray is connected to, and it was before: give "
+                'it to ray.init(runtime_env={"working_dir": ...}) instead'
+            )
         if self._connected:
-            _connect(address)
+            _connect(address, working_dir)
         self.address: str = ray.get_runtime_context().gcs_address
 
     # Nodes ----------------------------------------------------------------------------
@@ -88,8 +93,6 @@ class RayEngine:
         }
         if node is not None:
             options["scheduling_strategy"] = NodeAffinitySchedulingStrategy(node, False)
-        if self._working_dir is not None:
-            options["runtime_env"] = {"working_dir": self._working_dir}
         actor = ray.remote(SiteActor).options(**options)
         return Link(actor.remote(name, cpus, self._working_dir is not None))
 
@@ -189,13 +192,14 @@ def end_with(process: int) -> None:
 # Connecting ---------------------------------------------------------------------------
 
 
-def _connect(address: str) -> None:
+def _connect(address: str, working_dir: str | None) -> None:
     """Connect to a running cluster, or start an embedded one for "local"."""
+    sent = {} if working_dir is None else {"runtime_env": {"working_dir": working_dir}}
     if address == "local":
-        _init(address="local", num_cpus=usable_cores(), include_dashboard=False)
-        return
-    found = find_cluster(address)
-    _init(address=found)
+        cpus = usable_cores()
+        _init(address="local", num_cpus=cpus, include_dashboard=False, **sent)
+    else:
+        _init(address=find_cluster(address), **sent)
 
 
 def _init(**options: Any) -> None:

@@ -30,7 +30,12 @@ def acting_policy(config: RunConfig, policy: Any) -> Any:
 
 
 def check_own_collector(config: RunConfig) -> None:
-    """Refuse act_in: workers for a learner that collects by itself."""
+    """Refuse act_in: workers, or a cluster, for a learner that collects by itself."""
+    if config.cluster is not None:
+        raise OptionError(
+            f"cluster is set, and {config.learner} collects by itself, in this "
+            "process: leave cluster out, or set learner to ppo"
+        )
     if config.act_in == "workers":
         raise OptionError(
             f"act_in is 'workers', and {config.learner} collects by itself, in the "
