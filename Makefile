@@ -10,8 +10,11 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check 
 INSTALLED_FROM := pyproject.toml setup.py constraints.txt \
 	$(wildcard src/corral/*/*/*.c) $(wildcard src/corral/*/*/*.h)
 
+# Libraries whose pins collide with ours have environments of their own.
+INTEGRATIONS := $(VENV)/integrations
+
 .DEFAULT_GOAL := help
-.PHONY: help run test matrix soak check format conformance bench clean
+.PHONY: help run test matrix soak check format conformance integrations bench clean
 
 help:  ## Show this list.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -54,6 +57,11 @@ conformance: $(VENV)/.conformance  ## Gymnasium's and SB3's own tests on our cla
 	$(BIN)/python -m conformance.migrated
 	$(BIN)/python -m conformance.stateful
 
+integrations: $(INTEGRATIONS)/agilerl/.done $(INTEGRATIONS)/wandb/.done  ## AgileRL's and W&B's tests.
+	$(INTEGRATIONS)/agilerl/bin/python -m pytest -q tests/api/agilerl
+	$(INTEGRATIONS)/wandb/bin/python -m pytest -q -k wandb \
+		tests/train/run/test_wandb_runs.py tests/train/sinks/test_sinks.py
+
 bench: $(VENV)/.test  ## Measure every claim of benchmarks/README.md (minutes).
 	$(BIN)/python benchmarks/vector_speed.py
 	$(BIN)/python benchmarks/sb3_speed.py
@@ -75,4 +83,10 @@ $(BIN)/python:
 # One stamp per set of extras: $(VENV)/.test stands for `pip install -e .[test]`.
 $(VENV)/.%: $(INSTALLED_FROM) | $(BIN)/python
 	$(PIP_INSTALL) -e '.[$*]'
+	@touch $@
+
+$(INTEGRATIONS)/%/.done: integrations/%.txt $(INSTALLED_FROM)
+	$(PYTHON) -m venv $(INTEGRATIONS)/$*
+	$(INTEGRATIONS)/$*/bin/python -m pip install --quiet --disable-pip-version-check \
+		-c integrations/$*.txt $* pytest -e '.[train]'
 	@touch $@

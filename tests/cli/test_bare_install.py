@@ -35,6 +35,7 @@ LINES = {
         "cheetah_vel": "mujoco,train",
         "grid_world": "multi,sb3,train",
         "tinyphysics": "tinyphysics",
+        "tinyphysics_steer": "tinyphysics",
         "tinyphysics_tuned": "tinyphysics",
         "upkie": "upkie",
         "": "train",
@@ -54,6 +55,7 @@ LINES = {
         "tinyphysics --controller run": "tinyphysics",
         "tinyphysics --html page.html": "tinyphysics",
     },
+    "config": {"": "train", "cartpole": "train"},
     "export": {"run": "tinyphysics", "absent": "train"},
     "list": {"": ""},
     "bench": {

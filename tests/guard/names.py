@@ -291,7 +291,7 @@ def _worker(env: Any) -> Any:
 
 # The command line ---------------------------------------------------------------------
 
-COMMANDS = ("", "train", "eval", "export", "list", "bench", "doctor")
+COMMANDS = ("", "train", "eval", "export", "config", "list", "bench", "doctor")
 
 
 def command_names(command: str) -> list[str]:

@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from types import ModuleType
 
-from corral.cli import bench, doctor, export, replay, train
+from corral.cli import bench, config, doctor, export, replay, train
 from corral.cli import eval as evaluate
 from corral.cli import list as listing
 from corral.errors import CorralError, UnsafeFile, UsageError
@@ -32,6 +32,7 @@ COMMANDS: dict[str, ModuleType] = {
     "train": train,
     "eval": evaluate,
     "export": export,
+    "config": config,
     "list": listing,
     "bench": bench,
     "doctor": doctor,

@@ -131,11 +131,13 @@ def _settings(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _check_window(source: str) -> None:
-    from corral.train.recipes.resolve import kind_of
+    from corral.train.recipes.resolve import kind_of, load
 
-    if source in RECIPES and "render" not in kind_of(source).model_fields:
+    recipe = source if source in RECIPES else load(Path(source)).get("recipe") or ""
+    if "render" not in kind_of(str(recipe)).model_fields:
+        shown = f"recipe {source}" if source in RECIPES else source
         raise OptionError(
-            f"--render: recipe {source} has no window. It records videos instead: "
+            f"--render: {shown} has no window. It records videos instead: "
             "--set video=evaluations"
         )
 

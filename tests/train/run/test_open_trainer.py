@@ -6,6 +6,7 @@ import re
 import sys
 from pathlib import Path
 
+import gymnasium
 import numpy as np
 import pytest
 import torch
@@ -17,6 +18,7 @@ from corral.cli.main import main
 from corral.errors import CheckpointError, OptionError
 from corral.learners.ppo import PPO
 from corral.train.recipes.resolve import resolve
+from corral.train.run.checkpoint import Checkpoint
 from corral.train.run.exporting import export_run
 from corral.train.run.parts import build_run
 from corral.train.run.start import resume
@@ -480,6 +482,136 @@ def test_a_module_that_is_broken_is_told_on_the_command_line(capsys):
     assert "broken.py, line 2" in said
 
 
-def test_a_window_without_a_display_is_refused(capsys):
-    assert main(["train", "cartpole", "--render"]) == 2
-    assert "--render: recipe cartpole has no window" in capsys.readouterr().err
+def test_a_window_that_cannot_be_shown_is_refused(built, capsys, monkeypatch):
+    Path("mine.yaml").write_text("env: mine:Camera\n")
+    for source, shown in (("cartpole", "recipe cartpole"), ("mine.yaml", "mine.yaml")):
+        assert main(["train", source, "--render"]) == 2
+        assert f"--render: {shown} has no window" in capsys.readouterr().err
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER"):
+        monkeypatch.delenv(name, raising=False)
+    said = r"env_kwargs\.render_mode is 'human', and there is no display"
+    with pytest.raises(OptionError, match=said):
+        built(env="CartPole-v1", env_kwargs={"render_mode": "human"})
+
+
+# Spaces -------------------------------------------------------------------------------
+
+
+def test_text_is_learnt_from(train, here):
+    (here / "words.py").write_text(WORDS)
+    settings = {"env": "words:Order", "total_steps": 1536, "ppo.lr": 0.01}
+    run = train({}, settings={**settings, "ppo.n_epochs": 6})
+    policy = corral.load_policy(run.path)
+    assert policy.act({"word": "left", "sum": np.zeros(1)}) == 0
+    assert policy.act({"word": "go", "sum": np.zeros(1)}) == 1
+    with pytest.raises(OptionError, match="values of no fixed size are not tensors"):
+        export_run(run.path)
+    sys.modules.pop("words")
+
+
+def test_other_spaces_are_refused_with_a_wrapper_to_write(built, here):
+    (here / "words.py").write_text(WORDS)
+    said = r"observation is Sequence.*such as a Box for the longest sequence, filled up"
+    with pytest.raises(corral.errors.SpaceMismatch, match=said):
+        built(env="words:Some")
+    values = {"env": "words:Order", "backend": "serial", "learner": "sac"}
+    with pytest.raises(corral.errors.SpaceMismatch, match=r"a text; SAC and TD3 take"):
+        build_run(resolve(values, {}))
+    sys.modules.pop("words")
+
+
+WORDS = """
+import gymnasium, numpy as np
+from gymnasium import spaces
+
+class Order(gymnasium.Env):
+    observation_space = spaces.Dict(
+        word=spaces.Text(6, charset="eflgot"), sum=spaces.Box(0, 9, (1,))
+    )
+    action_space = spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps = 0
+        return self.seen(), {}
+
+    def seen(self):
+        self.word = ("left", "go")[self.np_random.integers(2)]
+        return {"word": self.word, "sum": np.zeros(1, np.float32)}
+
+    def step(self, action):
+        reward = float(("left", "go")[action] == self.word)
+        self.steps += 1
+        return self.seen(), reward, self.steps == 8, False, {}
+
+class Some(Order):
+    observation_space = spaces.Sequence(spaces.Discrete(3))
+
+    def seen(self):
+        return (1, 2)
+"""
+
+
+# Checkpoints --------------------------------------------------------------------------
+
+
+def test_as_many_earlier_checkpoints_as_asked_are_kept(train):
+    settings = {"checkpoint_every": 1, "keep_checkpoints": 2, "normalise_obs": True}
+    run = train(settings=settings)
+    kept = sorted(path.name for path in run.history.iterdir())
+    assert kept == ["update-000005.pt", "update-000006.pt"]
+    earlier = Checkpoint.load(run.history / kept[0])
+    assert earlier.update == 5 and earlier.normalisers["obs"]
+    assert corral.load_policy(run.history / kept[0]).checkpoint.name == kept[0]
+    with resume(run.history / kept[0], {}) as training:
+        assert training.progress.update == 5
+
+
+def test_latest_is_the_run_that_was_begun_last(train, capsys, here):
+    with pytest.raises(OptionError, match=r"there is no latest run: .*runs holds none"):
+        resume(Path("latest"), {})
+    for name in ("b", "a"):
+        train(out=f"runs/{name}", settings={"total_steps": 32})
+    assert corral.load_policy("latest").checkpoint.parts[:2] == ("runs", "a")
+    typed = ["train", "--resume", "latest", "--total-steps", "64"]
+    assert main(typed) == 0
+    assert "Resuming from runs/a/checkpoints/last.pt" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("learner", ["ppo", "sb3_ppo"])
+def test_a_learning_rate_in_pieces(train, learner):
+    pieces = [[0, 0.001], [0.5, 0.0005], [0.5, 0.0001], [1, 0]]
+    run = train(settings={"ppo.lr": pieces, "learner": learner})
+    rates = [line["learn/lr"] for line in jsonl.read(run.metrics) if "learn/lr" in line]
+    expected = [0.001, 5 / 6e3, 4 / 6e3, 1e-4, 2 / 3e4, 1 / 3e4]
+    np.testing.assert_allclose(rates, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("pieces", "said"),
+    [
+        ([[0.5, 1e-3]], "parts ascend from 0 to at most 1"),
+        ([[0, 1e-3], [0.7, 1e-4], [0.5, 0]], "parts ascend from 0"),
+        ([[0, -1e-3]], "values of pieces must be >= 0"),
+    ],
+)
+def test_pieces_that_make_no_sense_are_refused(pieces, said):
+    with pytest.raises(OptionError, match=said):
+        resolve("cartpole", {"ppo.lr": pieces})
+
+
+def test_sb3_loads_the_zip_and_the_statistics_of_any_checkpoint(train, here):
+    stable_baselines3 = pytest.importorskip("stable_baselines3")
+    from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
+
+    settings = {"learner": "sb3_ppo", "normalise_obs": True, "keep_checkpoints": 1}
+    run = train(settings=settings)
+    (earlier,) = run.history.iterdir()
+    for checkpoint, folder in ((run.path, "best"), (earlier, "earlier")):
+        export_run(checkpoint, here / folder, formats=())
+        model = stable_baselines3.PPO.load(here / folder / "best_sb3.zip")
+        envs = DummyVecEnv([lambda: gymnasium.make("CartPole-v1")])
+        scaled = VecNormalize.load(here / folder / "best_vecnormalize.pkl", envs)
+        obs = np.random.default_rng(0).normal(size=(9, 4)).astype(np.float32)
+        chosen, _ = model.predict(scaled.normalize_obs(obs), deterministic=True)
+        assert chosen.tolist() == corral.load_policy(checkpoint).act(obs).tolist()

@@ -119,11 +119,11 @@ def scalars(folder):
 
 def test_wandb_is_opened_once_and_gets_everything(tmp_path, monkeypatch):
     wandb = pytest.importorskip("wandb")
-    monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.setenv("WANDB_SILENT", "true")
     from corral.train.sinks.wandb import WandbSink
 
-    sink = WandbSink("corral", "first", {"seed": 3}, tmp_path, "first")
+    place = (tmp_path, "first")
+    sink = WandbSink("corral", "first", {"seed": 3}, *place, mode="offline")
     assert wandb.run is not None and wandb.run.config["seed"] == 3
     sink.write({"episode/return": 1.5}, 100)
     sink.write({"learn/kl": 0.1}, 200)  # a step is complete when the next one begins

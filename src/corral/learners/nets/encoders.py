@@ -20,7 +20,18 @@ from corral.learners.torch_import import functional, nn, torch
 
 # Features of an image that is the whole observation, and of one among others.
 IMAGE_FEATURES, IMAGE_FEATURES_BESIDE_OTHERS = 512, 256
-ENCODED_SPACES = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
+ENCODED_SPACES = (
+    *(spaces.Box, spaces.Discrete, spaces.MultiDiscrete),
+    *(spaces.MultiBinary, spaces.Text),
+)
+# Numbers that each character of a text becomes.
+CHARACTER_FEATURES = 8
+# What a wrapper can return instead of other spaces.
+INSTEAD = {
+    "Sequence": "a Box for the longest sequence, filled up with zeros",
+    "Graph": "a Dict of two Boxes: the nodes, and which ones are connected",
+    "OneOf": "a Dict: a Discrete that says which one it is, and all of them",
+}
 
 
 def leaf_spaces(
@@ -33,9 +44,12 @@ def leaf_spaces(
     elif isinstance(space, ENCODED_SPACES):
         yield path, space
     else:
+        instead = INSTEAD.get(type(space).__name__, "a Box")
         raise SpaceMismatch(
-            f"{path} is {space}; there are encoders for Box, Discrete, MultiDiscrete, "
-            "MultiBinary, and Dict and Tuple of them. Wrap the env to give one of these"
+            f"{path} is {space}; networks read Box, Discrete, MultiDiscrete, "
+            "MultiBinary, Text, and Dict and Tuple of them. Add a wrapper that returns "
+            f"one of these, such as {instead}: a gymnasium.ObservationWrapper, in a "
+            "config `wrappers: [my_module:MyWrapper]`"
         )
 
 
@@ -43,7 +57,17 @@ def split(space: spaces.Space[Any], obs: Any) -> list[NDArray[Any]]:
     """Return the leaves of a batch with any leading axes."""
     if isinstance(space, (spaces.Dict, spaces.Tuple)):
         return [leaf for key, inner in _inner(space) for leaf in split(inner, obs[key])]
-    return [obs]
+    return [characters(space, obs)] if isinstance(space, spaces.Text) else [obs]
+
+
+def characters(space: spaces.Text, texts: Any) -> NDArray[np.int64]:
+    """Return numbers of characters from 1, `(..., max_length)`; 0 after the end."""
+    values = np.empty(np.shape(texts), object)
+    values[...] = texts
+    codes = np.zeros((values.size, space.max_length), np.int64)
+    for row, text in enumerate(values.ravel()):
+        codes[row, : len(text)] = [space.character_index(one) + 1 for one in text]
+    return codes.reshape(*values.shape, space.max_length)
 
 
 def mask_leaf(space: spaces.Space[Any], action_space: spaces.Space[Any]) -> int | None:
@@ -99,6 +123,21 @@ class OneHot(nn.Module):  # type: ignore[misc]
         return torch.cat(parts, 1).float()
 
 
+class Characters(nn.Module):  # type: ignore[misc]
+    """A few numbers for each character, in its place."""
+
+    def __init__(self, space: spaces.Text, generator: Any) -> None:
+        super().__init__()
+        count = len(space.character_set) + 1
+        shape = (count, CHARACTER_FEATURES)
+        self.table = nn.Parameter(torch.randn(shape, generator=generator))
+        self.width = space.max_length * CHARACTER_FEATURES
+
+    def forward(self, codes: Any) -> Any:
+        """(rows, max_length) of codes -> (rows, width)."""
+        return functional.embedding(codes, self.table).flatten(1)
+
+
 class Encoder(nn.Module):  # type: ignore[misc]
     """An observation's leaves -> features."""
 
@@ -109,10 +148,7 @@ class Encoder(nn.Module):  # type: ignore[misc]
         leaves = list(leaf_spaces(space))
         pixels = IMAGE_FEATURES if len(leaves) == 1 else IMAGE_FEATURES_BESIDE_OTHERS
         self.parts = nn.ModuleList(
-            Cnn(tuple(leaf.shape or ()), pixels, scale_images, generator)
-            if is_image(leaf)
-            else part_for(leaf)
-            for _, leaf in leaves
+            _part(leaf, pixels, scale_images, generator) for _, leaf in leaves
         )
         self._forwards = [part.forward for part in self.parts]
         self.width = sum(part.width for part in self.parts)
@@ -125,8 +161,18 @@ class Encoder(nn.Module):  # type: ignore[misc]
         return torch.cat([forward(leaf) for forward, leaf in pairs], 1)
 
 
+def _part(
+    space: spaces.Space[Any], pixels: int, scale_images: bool, generator: Any
+) -> Any:
+    if isinstance(space, spaces.Text):
+        return Characters(space, generator)
+    if is_image(space):
+        return Cnn(tuple(space.shape or ()), pixels, scale_images, generator)
+    return part_for(space)
+
+
 def part_for(space: spaces.Space[Any]) -> Any:
-    """Return the encoder of one leaf that is not an image."""
+    """Return the encoder of a leaf of numbers, which has no weights."""
     if isinstance(space, spaces.Discrete):
         return OneHot(np.array([space.n]), np.array([space.start]))
     if isinstance(space, spaces.MultiDiscrete):

@@ -24,9 +24,10 @@ class ObsVector:
         self._space = space
         self._leaves = [leaf for _, leaf in leaf_spaces(space)]
         for path, leaf in leaf_spaces(space):
-            if is_image(leaf):
+            if is_image(leaf) or isinstance(leaf, spaces.Text):
+                kind = "a text" if isinstance(leaf, spaces.Text) else "an image"
                 raise SpaceMismatch(
-                    f"{path} is {leaf}, an image; SAC and TD3 take vectors. Wrap the "
+                    f"{path} is {leaf}, {kind}; SAC and TD3 take vectors. Wrap the "
                     "env to return features, or train with learner: ppo"
                 )
         self.width = sum(map(spaces.flatdim, self._leaves))

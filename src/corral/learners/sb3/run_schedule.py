@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from corral.learners.schedules import Schedule, scheduled
+from corral.learners.schedules import Pieces, Schedule, scheduled
 
 
 @dataclass(slots=True)
@@ -36,7 +36,7 @@ class RunSchedule:
     In an exported model, which has no run, it follows that progress.
     """
 
-    value: float
+    value: float | Pieces
     schedule: Schedule
     progress: RunProgress | None
 
@@ -49,7 +49,9 @@ class RunSchedule:
 
 
 def run_schedule(
-    value: float, schedule: Schedule, progress: RunProgress
+    value: float | Pieces, schedule: Schedule, progress: RunProgress
 ) -> float | RunSchedule:
     """Return what SB3 takes: a number, if it does not change."""
-    return value if schedule == "constant" else RunSchedule(value, schedule, progress)
+    if schedule == "constant" and not isinstance(value, tuple):
+        return value
+    return RunSchedule(value, schedule, progress)

@@ -95,7 +95,7 @@ def training_in(config: Path, learner: str | None = None) -> Need:
 
 def config_near(path: Path) -> Path:
     """The config of a run that is named by its directory or a file in it."""
-    places = [place / CONFIG_FILE for place in (path, path.parent, path.parent.parent)]
+    places = [place / CONFIG_FILE for place in (path, *path.parents[:3])]
     return next((place for place in places if place.is_file()), places[0])
 
 

@@ -9,7 +9,7 @@ import copy
 import difflib
 import importlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
@@ -275,7 +275,7 @@ def checked(values: Mapping[str, Any], where: str) -> RunConfig:
         merged = _merged(_merged(kind().model_dump(), defaults), values, others)
         return kind.model_validate(merged)
     except ValidationError as error:
-        wrong = [_explained(kind, one) for one in error.errors()]
+        wrong = _joined(_explained(kind, one) for one in error.errors())
         raise OptionError(f"{where}: " + "; ".join(wrong)) from None
 
 
@@ -336,10 +336,32 @@ def put(values: dict[str, Any], key: str, value: Any, where: str) -> None:
     values[last] = value
 
 
-def _explained(kind: type[BaseModel], error: Mapping[str, Any]) -> str:
+def _joined(texts: Iterable[tuple[str, str]]) -> list[str]:
+    """One text for each value, with all that it could have been."""
+    found: dict[str, list[str]] = {}
+    for said, why in texts:
+        found.setdefault(said, []).append(why)
+    return [
+        f"{said}{', or: '.join(dict.fromkeys(all_))}" for said, all_ in found.items()
+    ]
+
+
+def _written_key(place: Sequence[Any], known: Collection[str]) -> str:
+    """The key and the places in its list, without names of types; "" if unknown."""
+    for end in (3, 2, 1):
+        if (key := ".".join(map(str, place[:end]))) in known:
+            inside = [str(one) for one in place[end:] if isinstance(one, int)]
+            return ".".join([key, *inside])
+    return ""
+
+
+def _explained(kind: type[BaseModel], error: Mapping[str, Any]) -> tuple[str, str]:
+    """The value that is wrong, and why."""
     key = ".".join(map(str, error["loc"]))
     if error["type"] != "extra_forbidden":
-        return f"{key} is {error['input']!r}: {error['msg']}"
+        # A place in a union has the names of types behind the key.
+        key = _written_key(error["loc"], set(_keys(kind))) or key
+        return f"{key} is {error['input']!r}: ", str(error["msg"])
     known = list(dict.fromkeys([*_keys(kind), trial_settings.GROUP]))
     name = key.rpartition(".")[2]
     # As it was written, or in another group: lr -> ppo.lr.
@@ -350,7 +372,7 @@ def _explained(kind: type[BaseModel], error: Mapping[str, Any]) -> str:
         if difflib.get_close_matches(name, [one.rpartition(".")[2]])
     ]
     meant = f"; did you mean {near[0]}?" if near else f"; there are: {', '.join(known)}"
-    return f"unknown key {key} (with value {error['input']!r}){meant}"
+    return f"unknown key {key} (with value {error['input']!r})", meant
 
 
 def _keys(kind: type[BaseModel], group: str = "") -> Iterator[str]:

@@ -6,7 +6,7 @@ runs/cartpole/2026-01-31_12-00-00/
   metrics.jsonl      everything that was measured, a line per update
   episodes.jsonl     every episode that ended
   faults.jsonl       every restart of an env or a worker, if there was one
-  checkpoints/       last.pt, best.pt; interrupted.pt after Ctrl-C; replay/
+  checkpoints/       last.pt, best.pt; interrupted.pt after Ctrl-C; replay/, history/
   tensorboard/       the same metrics for TensorBoard
   videos/            slot 0, if the env renders
   report.html        the page about it
@@ -38,6 +38,8 @@ except ImportError:  # Windows: no lock
 
 RUNS_FOLDER = Path("runs")
 CONFIG_FILE = "config.yaml"
+# In the place of a run's path: the one that was begun last.
+LATEST = "latest"
 # Latest episodes of episodes.jsonl that a mean is taken over.
 RECENT_EPISODES = 100
 # Folders of a run, in which no other run is looked for.
@@ -65,6 +67,8 @@ class RunDirectory:
         # Where the run continues, equal to one that was never interrupted.
         self.last = self.checkpoints / "last.pt"
         self.best = self.checkpoints / "best.pt"
+        # Earlier ones, as many as keep_checkpoints.
+        self.history = self.checkpoints / "history"
         # Where Ctrl-C stopped it.
         self.interrupted = self.checkpoints / "interrupted.pt"
 
@@ -74,7 +78,10 @@ class RunDirectory:
 
     def folders(self) -> tuple[Path, ...]:
         """Return the folders in which files are replaced."""
-        return (self.path, self.checkpoints, self.replay, self.videos)
+        return (
+            *(self.path, self.checkpoints, self.history),
+            *(self.replay, self.videos),
+        )
 
     def update_about(self, **facts: Any) -> None:
         """Add to about.json."""
@@ -114,8 +121,13 @@ def create(name: str, chosen: Path | None = None) -> RunDirectory:
 
 
 def find(path: Path) -> RunDirectory:
-    """Find the directory of a run by its path or that of a file in it."""
-    for candidate in (path, path.parent, path.parent.parent):
+    """Find the directory of a run by its path or that of a file in it.
+
+    "latest" is the run in ./runs that was begun last.
+    """
+    if path == Path(LATEST) and not path.exists():
+        return latest_run()
+    for candidate in (path, *path.parents[:3]):
         if (candidate / CONFIG_FILE).is_file():
             return RunDirectory(candidate)
     known = [str(one.path) for one in every_run()]
@@ -125,6 +137,24 @@ def find(path: Path) -> RunDirectory:
         f"{path} is not a run directory (no {CONFIG_FILE} in it){meant} See: corral "
         "list"
     )
+
+
+def latest_run(root: Path = RUNS_FOLDER) -> RunDirectory:
+    """Return the run that was begun last: its folder's name is the time."""
+    runs = list(every_run(root))
+    if not runs:
+        raise OptionError(
+            f"there is no latest run: {root.resolve()} holds none. Name a run's "
+            "directory; see: corral list"
+        )
+    return max(runs, key=_begun_at)
+
+
+def _begun_at(run: RunDirectory) -> tuple[float, str]:
+    """When a run was begun; its name has the time, too, but not that of --out."""
+    known = run.read_about().get("began_at")
+    moment = known if isinstance(known, float) else run.config.stat().st_mtime
+    return moment, run.path.name
 
 
 def every_run(root: Path = RUNS_FOLDER) -> Iterator[RunDirectory]:

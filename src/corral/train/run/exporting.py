@@ -105,14 +105,11 @@ def export_run(
         inputs = Inputs.of(policy.observation_space)
         module = parts.learner.policy_module(parts.obs_norm).eval()
         module.requires_grad_(False)
-    folder = out or loaded.directory.path / "export"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise WriteFailed(f"{folder} cannot be created: {error.strerror}") from error
+        folder = _folder(out or loaded.directory.path / "export")
+        # Of Stable-Baselines3: its zip, and its VecNormalize.
+        written = parts.learner.export(folder)
     compared = Comparison.of(policy, inputs)
     compared.check("the exported module", module(*compared.tensors()).numpy())
-    written = []
     if "torch" in formats:
         written += _write_torch(module, inputs, compared, folder)
     if "onnx" in formats:
@@ -120,6 +117,14 @@ def export_run(
     about = folder / "policy.json"
     about.write_text(json.dumps(_about(policy, inputs), indent=2) + "\n")
     return [*written, about]
+
+
+def _folder(path: Path) -> Path:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise WriteFailed(f"{path} cannot be created: {error.strerror}") from error
+    return path
 
 
 @dataclass(frozen=True, slots=True)

@@ -135,7 +135,9 @@ class RunFailure:
         """The setting of a lower learning rate, if the learner has one."""
         lr = getattr(learner_settings(self.config), "lr", None)
         key = f"{learner_class(self.config.learner).group}.lr"
-        return {} if lr is None else {key: float(f"{lr / LIMIT_FACTOR:g}")}
+        if not isinstance(lr, float):
+            return {}  # none, or pieces
+        return {key: float(f"{lr / LIMIT_FACTOR:g}")}
 
 
 def another_run(path: str, settings: Mapping[str, Any], typed: bool) -> str:

@@ -12,6 +12,7 @@ import shlex
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from corral.errors import Fault
 from corral.rollouts.evaluation import Evaluation
@@ -24,6 +25,9 @@ from corral.train.sinks import Sink, VideoSink, jsonl
 from corral.train.sinks.console import ConsoleSink
 from corral.train.sinks.tensorboard import TensorboardSink
 
+if TYPE_CHECKING:
+    from corral.train.sinks.wandb import WandbSink
+
 # Characters of an error's text that a line keeps.
 MAX_ERROR_CHARACTERS = 200
 
@@ -35,7 +39,6 @@ class Outputs:
         directory: of the run.
         config: of the run.
         console: prints.
-        wandb: log to Weights & Biases as well.
         command: the command line; empty if the run was started from Python.
         signed: whether the run can be opened again without --trust.
     """
@@ -45,7 +48,6 @@ class Outputs:
         directory: RunDirectory,
         config: RunConfig,
         console: ConsoleSink,
-        wandb: bool = False,
         command: Sequence[str] = (),
         signed: bool = True,
     ) -> None:
@@ -53,8 +55,11 @@ class Outputs:
         self._directory, self._config = directory, config
         self.command, self.signed = command, signed
         self._sinks: list[Sink] = [TensorboardSink(directory.tensorboard), console]
-        if wandb:
-            self._sinks.insert(0, _wandb(directory, config))
+        self._wandb = None if config.wandb is None else _wandb(directory, config)
+        if self._wandb is not None:
+            self._sinks.insert(0, self._wandb)
+        # Videos that were there before, or were uploaded.
+        self._shared_videos = set(_videos(directory))
         # Messages that are shown only once, and were.
         self._told: set[str] = set()
 
@@ -83,6 +88,24 @@ class Outputs:
             "text": text[:MAX_ERROR_CHARACTERS],
         }
         jsonl.append(self._directory.faults, [row], step)
+
+    def share_videos(self, step: int) -> None:
+        """Log new videos to W&B, if it is on."""
+        if self._wandb is None or not getattr(self._config.wandb, "videos", False):
+            return
+        for path in _videos(self._directory):
+            if path not in self._shared_videos:
+                self._shared_videos.add(path)
+                self._wandb.video(path.stem, path, step)
+
+    def share_model(self, step: int) -> None:
+        """Log checkpoints, config and exported files to W&B, if it is on."""
+        if self._wandb is None or not getattr(self._config.wandb, "artifacts", False):
+            return
+        found = sorted(self._directory.checkpoints.glob("*.*"))
+        files = [path for path in (self._directory.config, *found) if path.is_file()]
+        about = {"env": self._config.env, "steps": step}
+        self._wandb.write_model(self._config.name, files, about)
 
     def close(self) -> None:
         """Close every sink, also if one of them cannot be closed."""
@@ -204,9 +227,18 @@ class Outputs:
         return shlex.join(["corral", *words, str(self._directory.path), *trust])
 
 
-def _wandb(directory: RunDirectory, config: RunConfig) -> Sink:
+def _videos(directory: RunDirectory) -> list[Path]:
+    """One file for each video."""
+    found = (directory.videos.glob(f"*.{kind}") for kind in ("gif", "mp4"))
+    by_name = {path.stem: path for one in found for path in sorted(one)}
+    return [by_name[name] for name in sorted(by_name)]
+
+
+def _wandb(directory: RunDirectory, config: RunConfig) -> WandbSink:
     from corral.train.sinks.wandb import WandbSink
 
+    assert config.wandb is not None
+    asked = config.wandb.model_dump(exclude={"videos", "artifacts", "project", "name"})
     path, run_id = directory.path.resolve(), directory.read_about().get("wandb")
     name = f"{path.parent.name}-{path.name}"
     if run_id is None:
@@ -214,7 +246,14 @@ def _wandb(directory: RunDirectory, config: RunConfig) -> Sink:
         plain = re.sub(r"[\W_]", "-", name)[-40:]
         run_id = f"{plain}-{os.urandom(4).hex()}".lstrip("-")
         directory.update_about(wandb=run_id)
-    return WandbSink("corral", name, config.model_dump(mode="json"), path, run_id)
+    return WandbSink(
+        config.wandb.project,
+        config.wandb.name or name,
+        config.model_dump(mode="json"),
+        path,
+        run_id,
+        **{key: value for key, value in asked.items() if value},
+    )
 
 
 def cut(directory: RunDirectory, step: int) -> None:

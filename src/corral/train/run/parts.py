@@ -11,6 +11,8 @@ import difflib
 import functools
 import importlib
 import math
+import os
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
@@ -226,6 +228,18 @@ def env_factory(config: RunConfig, *, evaluating: Any = False, **more: Any) -> F
     return agents_factory(config, factory, evaluating)
 
 
+def check_display(config: RunConfig) -> None:
+    """Refuse envs with windows where there is no display."""
+    mode, names = config.env_kwargs.get("render_mode"), ("DISPLAY", "WAYLAND_DISPLAY")
+    shown = any(os.environ.get(name) for name in (*names, "SDL_VIDEODRIVER"))
+    if mode == "human" and sys.platform == "linux" and not shown:
+        raise OptionError(
+            "env_kwargs.render_mode is 'human', and there is no display (neither "
+            "DISPLAY nor WAYLAND_DISPLAY is set): leave it out, and the run records "
+            "videos (video: evaluations)"
+        )
+
+
 OpenPool = Callable[[Any, str, int | None], Pool]
 
 
@@ -237,6 +251,7 @@ def build(config: RunConfig, opener: OpenPool | None = None, **options: Any) -> 
         opener: opens the pool, where a recipe has a pool of another kind.
         **options: for the learner, beside its settings.
     """
+    check_display(config)
     torch.set_num_threads(config.threads)
     device = device_for(config.device)
     with ExitStack() as on_error:
@@ -512,10 +527,15 @@ def row_of(episode: EpisodeSummary) -> dict[str, float]:
     }
 
 
-def numbers_of(info: Mapping[str, Any]) -> dict[str, float]:
-    """Return the numbers in an episode's last info."""
-    found = ((f"{INFO_PREFIX}{key}", _number(value)) for key, value in info.items())
-    return {name: number for name, number in found if number is not None}
+def numbers_of(info: Mapping[str, Any], prefix: str = INFO_PREFIX) -> dict[str, float]:
+    """Return the numbers in an episode's last info; those of agents by their names."""
+    found: dict[str, float] = {}
+    for key, value in info.items():
+        if isinstance(value, Mapping):
+            found |= numbers_of(value, f"{prefix}{key}/")
+        elif (number := _number(value)) is not None:
+            found[f"{prefix}{key}"] = number
+    return found
 
 
 def means_of(rows: Iterable[Mapping[str, Any]]) -> dict[str, float]:

@@ -16,6 +16,7 @@ from corral.errors import CheckpointError, FaultError, OptionError
 from corral.learners.registry import learner_class
 from corral.train.recipes.config import RunConfig
 from corral.train.recipes.resolve import checked, complete, put, resolve
+from corral.train.recipes.wandb_settings import WandbSettings
 from corral.train.run import machine, outputs, signed_config
 from corral.train.run.checkpoint import (
     Checkpoint,
@@ -43,7 +44,7 @@ from corral.train.sinks.console import ConsoleSink
 
 
 def begin(
-    source: str,
+    source: str | Mapping[str, Any],
     settings: Mapping[str, Any],
     *,
     out: Path | None = None,
@@ -51,11 +52,8 @@ def begin(
     wandb: bool = False,
     command: Sequence[str] = (),
 ) -> Training:
-    """Start a new run of a recipe or a YAML file."""
-    config = resolve(source, settings)
-    if wandb:
-        # For its MissingExtra, before anything is begun.
-        from corral.train.sinks import wandb as _  # noqa: F401
+    """Start a new run of a recipe, a YAML file, or what such a file holds."""
+    config = _with_wandb(resolve(source, settings), wandb)
     weights = init_from and checkpoint_at(init_from, "best", "interrupted", "last")
     with in_the_users_words(config, command):
         parts = build_run(config)
@@ -69,7 +67,7 @@ def begin(
         unsigned = signed_config.write(directory, config)
         line = f"Writing to {directory.path}"
         began = Progress(update=0, steps=0, seconds=0.0, best=None, results={})
-        sinks = _outputs(parts, directory, wandb, command, line, unsigned)
+        sinks = _outputs(parts, directory, command, line, unsigned)
         training = Training(parts, directory, sinks, began, locked)
         on_error.pop_all()
         on_error.callback(training.close)
@@ -102,6 +100,7 @@ def resume(
     with ExitStack() as on_error:
         locked = on_error.enter_context(lock(directory))
         config = changed(directory, before, settings, command)
+        config = _with_wandb(config, wandb)
         source = checkpoint_at(path, "interrupted", "last", "best")
         moment = Checkpoint.load(source)
         _refuse_done(directory, config, moment)
@@ -123,12 +122,21 @@ def resume(
         unsigned = signed_config.write(directory, config)
         count = "" if config.updates is None else f" of {config.updates}"
         line = f"Resuming from {source}: update {moment.update}{count}"
-        sinks = _outputs(parts, directory, wandb, command, line, unsigned)
+        sinks = _outputs(parts, directory, command, line, unsigned)
         training = Training(parts, directory, sinks, progress, locked)
         training.replay_files = files
         training.recent.extend(jsonl.read(directory.episodes)[-RECENT_EPISODES:])
         on_error.pop_all()
     return training
+
+
+def _with_wandb(config: RunConfig, asked: bool) -> RunConfig:
+    """The config with W&B, if that is asked for; MissingExtra if it is absent."""
+    if asked and config.wandb is None:
+        config = config.model_copy(update={"wandb": WandbSettings()})
+    if config.wandb is not None:
+        from corral.train.sinks import wandb as _  # noqa: F401
+    return config
 
 
 def _refuse_done(
@@ -164,7 +172,6 @@ def _clear(directory: RunDirectory, config: RunConfig, steps: int) -> None:
 def _outputs(
     parts: Parts,
     directory: RunDirectory,
-    wandb: bool,
     command: Sequence[str],
     line: str,
     unsigned: str,
@@ -173,11 +180,15 @@ def _outputs(
     config = parts.config
     steps = (config.updates or 0) * (config.steps_per_update or 0)
     console = ConsoleSink(steps or config.total_steps)
-    sinks = Outputs(directory, config, console, wandb, command, not unsigned)
+    sinks = Outputs(directory, config, console, command, not unsigned)
     console.say(f"{_title(config)}; {_where(parts)}", "bold")
     if remark := parts.remark():
         console.say(remark)
     console.say(line)
+    asked, used, envs = config.rollout_size, config.steps_per_update, config.num_envs
+    if asked is not None and asked != used:
+        text = f"rollout_size {asked} is shared by {envs} envs: {used} rows per update"
+        console.say(text, "dim")
     replay = replay_of(parts.learner)
     if replay is not None:
         size = f"{replay.capacity:,} transitions, {replay.gib:.2f} GiB"
@@ -345,6 +356,7 @@ def _about(parts: Parts, command: Sequence[str]) -> dict[str, Any]:
     versions = machine.versions(learner.packages)
     return {
         "state": "began",
+        "began_at": time.time(),
         "total_steps": parts.config.total_steps,
         "title": _title(parts.config),
         "subtitle": f"{_where(parts)}; {time.strftime('%Y-%m-%d %H:%M')}",

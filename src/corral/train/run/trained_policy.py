@@ -28,7 +28,7 @@ from corral.errors import SpaceMismatch
 from corral.learners.shared.learner import agent_norm
 from corral.rollouts.normalise import ObsNorm
 from corral.rollouts.policy_rng import RowGenerators, SlotGenerators
-from corral.rollouts.space_rows import SpaceParts
+from corral.rollouts.space_rows import OBJECT_DTYPE, SpaceParts
 from corral.train.recipes.config import RunConfig
 from corral.train.run.loaded_run import LoadedRun
 
@@ -131,19 +131,20 @@ class TrainedPolicy:
     # One observation, or many ---------------------------------------------------------
 
     def _is_single(self, obs: Any) -> bool:
-        part = self._parts.parts[0]
+        # By a part of fixed size, if there is one: a text has no shape to compare.
+        part = min(self._parts.parts, key=lambda one: one.dtype == OBJECT_DTYPE)
         try:
-            first = part.of(obs)
-            shape = np.shape(first)
+            value = part.of(obs)
+            shape = np.shape(value)
         except (KeyError, IndexError, TypeError, ValueError):
-            shape = None
+            value = shape = None
+        if part.dtype == OBJECT_DTYPE and value is not None:
+            return isinstance(value, str) or self.observation_space.contains(obs)
         wanted = part.shape
-        if shape == wanted and (wanted or part.dtype != object):
+        if shape == wanted:
             return True
         if shape is not None and shape[1:] == wanted and len(shape) == 1 + len(wanted):
             return False
-        if part.dtype == object:
-            return isinstance(obs, str) or self.observation_space.contains(obs)
         raise SpaceMismatch(
             f"the observation{self._place(part)} has shape {shape}; the policy of "
             f"{self.checkpoint} takes one of shape {wanted}, or a batch with the envs "
@@ -156,7 +157,7 @@ class TrainedPolicy:
     def _batch_of_one(self, obs: Any) -> Any:
         values: list[NDArray[Any]] = []
         for part in self._parts.parts:
-            if part.dtype == object:
+            if part.dtype == OBJECT_DTYPE:
                 one = np.empty(1, object)
                 one[0] = part.of(obs)
             else:

@@ -174,6 +174,7 @@ class Training:
                     best=progress.best, best_metric=metric, best_std=spread
                 )
             self.outputs.evaluation(progress.steps, results, improved)
+            self.outputs.share_videos(progress.steps)
             if self.config.video == "evaluations":
                 self._record_video(f"update-{progress.update:06}")
 
@@ -185,6 +186,17 @@ class Training:
             self.parts.lead(self.progress.steps)  # before the next episodes begin
             self.parts.collector.end_episodes(self.progress.update)
             self._save_last()
+            self._save_history()
+
+    def _save_history(self) -> None:
+        """Keep this checkpoint beside last and best, and remove the oldest ones."""
+        keep, folder = self.config.keep_checkpoints, self.directory.history
+        if not keep:
+            return
+        folder.mkdir(exist_ok=True)
+        self.save(folder / f"update-{self.progress.update:06}.pt")
+        for old in sorted(folder.glob("update-*.pt"))[:-keep]:
+            old.unlink()
 
     def _save_last(self) -> None:
         self.save(self.directory.last)
@@ -220,8 +232,13 @@ class Training:
             action_space=str(spec.action_space),
             learner=parts.learner.state_dict(),
             normalisers=parts.normalisers(),
-            replay=[] if path == self.directory.best else self.replay_files.save(),
+            replay=self.replay_files.save() if self._continues(path) else [],
         ).save(path)
+
+    def _continues(self, path: Path) -> bool:
+        """Whether the run continues from this checkpoint, and so needs its replay."""
+        directory = self.directory
+        return path != directory.best and path.parent != directory.history
 
     @property
     def seconds(self) -> float:
@@ -252,6 +269,8 @@ class Training:
         if self.config.video != "never":
             self._record_video("best")
             self._wait_for_videos()
+        self.outputs.share_videos(steps)
+        self.outputs.share_model(steps)
         self._note(**facts)
         self.outputs.finished()
         return DONE
@@ -262,6 +281,7 @@ class Training:
         self.outputs.failed_video(self.background_video.trouble)
         self.save(self.directory.interrupted)
         self.training_videos.end(self.progress.steps, self._restarts)
+        self.outputs.share_model(self.progress.steps)
         self._note(state="interrupted", seconds=self.seconds)
         self.outputs.interrupted(self.progress.update, self.progress.steps)
         return INTERRUPTED

@@ -1,15 +1,16 @@
-"""Metrics for Weights & Biases: the one place of the package that imports wandb."""
+"""Metrics, videos and models for Weights & Biases; nothing else imports wandb."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from corral.errors import OptionError, requires
 
-with requires("--wandb needs wandb: pip install 'corral[wandb]'"):
+with requires("logging to W&B needs wandb: pip install 'corral[wandb]'"):
     import wandb
 
 
@@ -22,6 +23,7 @@ class WandbSink:
         config: what the run was asked to do.
         folder: where wandb keeps its own files.
         run_id: the same one again continues a run that was interrupted.
+        **options: for `wandb.init`: entity, group, tags, notes, mode.
     """
 
     def __init__(
@@ -31,6 +33,7 @@ class WandbSink:
         config: dict[str, Any],
         folder: str | os.PathLike[str],
         run_id: str,
+        **options: Any,
     ) -> None:
         try:
             self._run = wandb.init(
@@ -40,11 +43,12 @@ class WandbSink:
                 dir=os.fspath(folder),
                 id=run_id,
                 resume="allow",
+                **options,
             )
         except wandb.errors.Error as error:
             raise OptionError(
-                f"--wandb: {error} With WANDB_MODE=offline in the environment it is "
-                "kept on disk, for `wandb sync`"
+                f"wandb: {error} With `wandb: {{mode: offline}}` in the config, or "
+                "WANDB_MODE=offline, it is kept on disk, for `wandb sync`"
             ) from error
 
     def write(self, metrics: Mapping[str, float], step: int) -> None:
@@ -55,6 +59,14 @@ class WandbSink:
         """Upload a video; W&B's step never goes back, so its own is a number beside."""
         film = wandb.Video(str(path), format=path.suffix[1:])
         self._run.log({f"videos/{name}": film, f"videos/{name}_step": step})
+
+    def write_model(self, name: str, files: Sequence[Path], about: Any) -> None:
+        """Log files as a model artifact, a new version each time."""
+        plain = re.sub(r"[^\w.-]", "-", name)
+        artifact = wandb.Artifact(plain, type="model", metadata=about)
+        for file in files:
+            artifact.add_file(str(file), name=file.name)
+        self._run.log_artifact(artifact)
 
     def close(self) -> None:
         """Send what is left, and finish the run."""
