@@ -527,10 +527,16 @@ def row_of(episode: EpisodeSummary) -> dict[str, float]:
     }
 
 
+# What Gymnasium's RecordEpisodeStatistics and SB3's Monitor add to the last info.
+MONITOR_KEY = "episode"
+
+
 def numbers_of(info: Mapping[str, Any], prefix: str = INFO_PREFIX) -> dict[str, float]:
     """Return the numbers in an episode's last info; those of agents by their names."""
     found: dict[str, float] = {}
     for key, value in info.items():
+        if key == MONITOR_KEY:
+            continue  # return and length once more, and the time of the clock
         if isinstance(value, Mapping):
             found |= numbers_of(value, f"{prefix}{key}/")
         elif (number := _number(value)) is not None:
