@@ -63,10 +63,11 @@ def test_a_run_on_sites_learns_the_weights_of_a_run_here(kind):
     group = {"cluster": {"sites": 3, "cpus_per_site": 1}}
     parts = lead(begin("cartpole", {**settings, **group}, out=Path("parts")), 2)
     lead(resume(parts.path, {"cluster.sites": 2}), 4)
+    lead(resume(parts.path, {"cluster": False}), 6)  # and on this machine alone
     here = {**settings, "act_in": "workers"}
-    theirs = lead(begin("cartpole", here, out=Path("theirs")), 4)
+    theirs = lead(begin("cartpole", here, out=Path("theirs")), 6)
     one, other = Checkpoint.load(parts.last), Checkpoint.load(theirs.last)
-    assert one.update == other.update == 4
+    assert one.update == other.update == 6
     assert same(one.learner, other.learner)
     assert same(one.normalisers, other.normalisers)
 

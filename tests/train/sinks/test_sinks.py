@@ -3,6 +3,7 @@
 import json
 import os
 import resource
+from types import SimpleNamespace
 
 import pytest
 
@@ -86,7 +87,7 @@ def test_outputs_close_every_sink_and_then_tell(tmp_path):
 
 
 def made_outputs(tmp_path, *sinks):
-    outputs = Outputs(RunDirectory(tmp_path), None, Kept())
+    outputs = Outputs(RunDirectory(tmp_path), SimpleNamespace(wandb=None), Kept())
     outputs._sinks += sinks
     return outputs, sinks
 
