@@ -124,6 +124,9 @@ TRAININGS = {
         "tinyphysics", {**FEW_ROUTES, **OFFICIAL}, ONNX, slow=True
     ),
     "tinyphysics_tuned": Training("tinyphysics_tuned", FEW_ROUTES, ONNX, slow=True),
+    "tinyphysics_steer": Training(
+        "tinyphysics_steer", {**FEW_ROUTES, "rollout_size": None}, ONNX, slow=True
+    ),
 }
 
 
