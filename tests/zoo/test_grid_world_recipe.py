@@ -121,7 +121,7 @@ def test_corrals_ppo_learns_it_too(view):
     with begin("grid_world", settings, out=Path("run")) as training:
         assert training.run() == 0
     ended = jsonl.read(Path("run/episodes.jsonl"))
-    assert all("info/return/air_0" in one for one in ended) or view == "joint"
+    assert all("info/return/air_0" in one for one in ended)
 
 
 def test_a_mean_of_rewards_is_joined_where_the_env_is_made():

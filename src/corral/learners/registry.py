@@ -41,7 +41,10 @@ def learner_class(name: str) -> type[Learner]:
             f"learner is {name!r}{meant} Choose {', '.join(LEARNERS)}, or name a class "
             "of your own as module:Class"
         )
-    found = named_attribute(LEARNERS.get(name, name))
+    try:
+        found = named_attribute(LEARNERS.get(name, name))
+    except OptionError as error:
+        raise OptionError(f"learner is {name!r}: {error}") from error
     if not (isinstance(found, type) and issubclass(found, Learner)):
         raise OptionError(
             f"learner is {name!r}, and {found!r:.80} does not derive from "

@@ -14,7 +14,7 @@ import numpy as np
 from gymnasium import Space
 from numpy.typing import NDArray
 
-from corral.engine.adapters.team import TeamSpace
+from corral.engine.adapters.team import STATE_KEY, TeamSpace
 from corral.errors import OptionError, TrainingDiverged
 from corral.rollouts.space_rows import SpacePart, SpaceParts
 
@@ -98,13 +98,27 @@ class ObsNorm:
             for part in self._space.parts
             if part.dtype.kind == "f" and (not self._of_team or part.path[1] == "obs")
         }
+        # Of a team, by group: what its agents see.
+        groups: Any = space.spaces if isinstance(space, TeamSpace) else {}
+        self._seen = {
+            name: SpaceParts(group["obs"])
+            for name, group in groups.items()
+            if name != STATE_KEY
+        }
         self._refresh()
 
     def _refresh(self) -> None:
-        self._scaling = [self._scaler(part) for part in self._space.parts]
+        self._scaling = [self._scaler(part.name) for part in self._space.parts]
+        self._seen_scaling = {
+            name: [
+                self._scaler(".".join(map(str, (name, "obs", *part.path))))
+                for part in seen.parts
+            ]
+            for name, seen in self._seen.items()
+        }
 
-    def _scaler(self, part: SpacePart) -> Callable[[Any], Any]:
-        norm = self.norms.get(part.name)
+    def _scaler(self, name: str) -> Callable[[Any], Any]:
+        norm = self.norms.get(name)
         if norm is None:
             return lambda batch: batch
         mean, scale, clip = norm.mean, norm.scale, self.clip
@@ -120,8 +134,22 @@ class ObsNorm:
 
     def __call__(self, obs: Any) -> Any:
         """Scale a batch of observations, with any number of leading axes."""
+        if self._of_team:
+            return self._team_scaled(obs)
         pairs = zip(self._space.parts, self._scaling, strict=True)
         return self._space.joined([scale(part.of(obs)) for part, scale in pairs])
+
+    def _team_scaled(self, obs: Any) -> Any:
+        """What agents see is scaled; the rest stays, also of envs with other flags.
+
+        Agents that take turns have one more where they train than against others.
+        """
+        scaled = dict(obs)
+        for name, seen in self._seen.items():
+            inside = zip(seen.parts, self._seen_scaling[name], strict=True)
+            parts = [scale(part.of(obs[name]["obs"])) for part, scale in inside]
+            scaled[name] = {**obs[name], "obs": seen.joined(parts)}
+        return scaled
 
     def for_agents(self, space: Space[Any], inside: str = "") -> ObsNorm:
         """Of a team of one group: the same for what single agents see.

@@ -119,7 +119,7 @@ def test_an_id_that_a_module_registers_is_found():
         (
             "no_such_module_x:make",
             {},
-            ["no module 'no_such_module_x'", "Python's path"],
+            ["env='no_such_module_x:make': no module", "Python's path"],
         ),
         ("robot_here:make_arm", {}, ["no module 'robot_here'", "near names: robots_h"]),
         ("robots_here:make_amr", {}, ["'make_amr'", "near names: make_arm"]),

@@ -70,13 +70,12 @@ def test_any_env_trains_in_each_view_and_tells_the_returns_of_agents(view, learn
     ended = jsonl.read(Path("run/episodes.jsonl"))
     assert ended and all(one["length"] == 6 for one in ended)
     names = [f"info/return/member_{number}" for number in range(3)]
-    for one in ended if view == "shared" else []:
+    for one in ended:
         assert sum(one[name] for name in names) == one["return"]
         assert one["info/late"] == 1.0
-    if view == "shared":
-        metrics = jsonl.read(Path("run/metrics.jsonl"))
-        assert any("eval/info/return/member_1" in one for one in metrics)
-        assert "return/member_1" in Path("run/report.html").read_text()
+    metrics = jsonl.read(Path("run/metrics.jsonl"))
+    assert any("eval/info/return/member_1" in one for one in metrics)
+    assert "return/member_1" in Path("run/report.html").read_text()
     with LoadedRun(Path("run")) as loaded:
         assert np.isfinite(loaded.evaluate(3, seed=1).mean)
 
@@ -228,6 +227,11 @@ def test_evaluations_against_random_moves_count_what_was_won(against):
     assert np.array_equal(first.returns, again.returns)
 
 
+def test_players_whose_observations_are_scaled_are_evaluated_against_random_moves():
+    training = ran(env=TICTACTOE, evaluate_against="random", normalise_obs=True)
+    assert training.parts.obs_norm is not None
+
+
 def test_stable_baselines3_plays_in_turn():
     pytest.importorskip("stable_baselines3", reason="its PPO is what learns here")
     ran(env=TICTACTOE, learner=SB3, evaluate_against="random")
@@ -296,7 +300,10 @@ def test_a_config_names_who_draws_how_many_play():
             {"view": "shared", "env_kwargs": {"alike": False}},
             "view is 'shared', and one policy does not fit all agents.*pad: true",
         ),
-        ({"view": "shared", "env": "CartPole-v1"}, "view is 'shared', and .*one agent"),
+        (
+            {"view": "shared", "env": "CartPole-v1"},
+            "view is 'shared', and `env: CartPole-v1` has one agent",
+        ),
         (
             {"opponents": "random", "env": "CartPole-v1"},
             "opponents is 'random', and .* has one agent",
@@ -305,9 +312,9 @@ def test_a_config_names_who_draws_how_many_play():
             {"opponents": "random", "env_kwargs": {"most": 1}},
             "random opponents need two or more",
         ),
-        ({"env": "agent_envs:Nobody"}, "has no possible_agents"),
-        ({"env": "agent_envs:Crow"}, "Crow.*Crew"),
-        ({"env": "agents_envs:Crew"}, "no module 'agents_envs'"),
+        ({"env": "agent_envs:Nobody"}, "`env: agent_envs:Nobody` has no agents"),
+        ({"env": "agent_envs:Crow"}, "^`env: agent_envs:Crow`: .*Crow.*Crew"),
+        ({"env": "agents_envs:Crew"}, "`env: agents.*no module 'agents_envs'"),
     ],
 )
 def test_what_does_not_fit_is_refused_by_the_name_of_its_key(settings, message):

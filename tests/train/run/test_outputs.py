@@ -124,3 +124,27 @@ def test_an_error_says_what_is_kept_where_it_is_written_and_how_to_go_on(run) ->
     assert run.directory.error.read_text().strip().endswith("the loss is nan")
     assert text[-1].startswith("Continue    corral train ")
     assert not run.said()  # it is the error's own text
+
+
+class Shelf:
+    """Keeps the names of videos, in the place of W&B."""
+
+    def __init__(self) -> None:
+        self.kept: list[str] = []
+
+    def video(self, name: str, path: Path, step: int) -> None:
+        self.kept.append(name)
+
+    def write(self, metrics: Any, step: int) -> None: ...
+
+    def close(self) -> None: ...
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_wandb_gets_videos_of_training_only_if_it_may(tmp_path, monkeypatch, asked):
+    shelf = Shelf()
+    monkeypatch.setattr("corral.train.run.outputs._wandb", lambda *given: shelf)
+    run = Run(tmp_path / "run", wandb={"videos": asked})
+    run.announce.video("training", tmp_path / "step-1.gif", 1)
+    assert shelf.kept == ["training"] * asked
+    assert run.said() == [f"Video       {tmp_path / 'step-1.gif'}"]

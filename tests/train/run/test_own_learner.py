@@ -163,7 +163,7 @@ def test_its_weights_begin_another_run():
         ({"learner": "ppp"}, "learner is 'ppp'; did you mean ppo"),
         ({"learner": "toy:Reinforc"}, "no 'Reinforc'; near names: Reinforce"),
         ({"learner": "toy:Linear"}, "does not derive from"),
-        ({"learner": "no_such:Class"}, "no module 'no_such'"),
+        ({"learner": "no_such:Class"}, "learner is 'no_such:Class': no mod"),
         ({"ppo.lr": 1}, "unknown key ppo"),
         ({"reinforce.rl": 1}, "did you mean reinforce.lr?"),
         ({"reinforce.lr": -1}, "reinforce.lr is -1: Input should be greater"),

@@ -66,7 +66,16 @@ def resolve_env(
         given: names of arguments that the pool adds later.
         syntax: how the user writes kwargs: in "python", "yaml" or on a "command" line.
     """
-    kwargs = dict(kwargs or {})
+    try:
+        return _resolved(text, dict(kwargs or {}), given, syntax)
+    except OptionError as error:
+        written = {"python": f"env={text!r}: ", "yaml": f"`env: {text}`: "}
+        raise OptionError(f"{written.get(syntax, '')}{error}") from error
+
+
+def _resolved(
+    text: str, kwargs: dict[str, Any], given: Sequence[str], syntax: str
+) -> ResolvedEnv:
     by_id = ResolvedEnv(
         text, functools.partial(make_registered, text, kwargs), f'"{text}"'
     )

@@ -73,7 +73,8 @@ class Outputs:
         """Print where a video is, and pass it on to the sinks that take videos."""
         self.console.say(f"Video       {path}", "dim")
         for sink in self._sinks:
-            if isinstance(sink, VideoSink):
+            kept = sink is self._wandb and not self._uploads_videos
+            if isinstance(sink, VideoSink) and not kept:
                 sink.video(name, path, step)
 
     def write_fault(self, fault: Fault, count: int, step: int) -> None:
@@ -89,9 +90,13 @@ class Outputs:
         }
         jsonl.append(self._directory.faults, [row], step)
 
+    @property
+    def _uploads_videos(self) -> bool:
+        return getattr(self._config.wandb, "videos", False)
+
     def share_videos(self, step: int) -> None:
         """Log new videos to W&B, if it is on."""
-        if self._wandb is None or not getattr(self._config.wandb, "videos", False):
+        if self._wandb is None or not self._uploads_videos:
             return
         for path in _videos(self._directory):
             if path not in self._shared_videos:

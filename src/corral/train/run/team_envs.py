@@ -76,6 +76,7 @@ class AgentsFactory:
         view: As in the config; None to choose.
         opponents: Who plays the other agents: "self", or "random".
         pad: Whether agents that differ get the widest spaces.
+        name: The env's, in the config.
     """
 
     make: Factory
@@ -83,6 +84,7 @@ class AgentsFactory:
     view: str | None = None
     opponents: str = SELF
     pad: bool = False
+    name: str = ""
 
     def __call__(self) -> Any:
         """Make it; OptionError if the config does not fit its agents."""
@@ -102,6 +104,11 @@ class AgentsFactory:
         if not has_agents(env):
             self._refuse_single(env)
             return env
+        if not getattr(env, "possible_agents", None):
+            raise OptionError(
+                f"`env: {self.name}` has no agents: its possible_agents must list "
+                "every agent that may ever appear"
+            )
         if self.opponents == RANDOM:
             env = AgainstRandom(env)
         # Stable-Baselines3 steps all rows together.
@@ -121,8 +128,8 @@ class AgentsFactory:
         learner = self.learner
         if learner.trains_teams:
             raise OptionError(
-                f"learner: {learner.name} trains teams, and {env} has one agent; use "
-                "learner: ppo, or an env of PettingZoo's"
+                f"learner: {learner.name} trains teams, and `env: {self.name}` has one "
+                "agent; use learner: ppo, or an env of PettingZoo's"
             )
         # An env may have joined its agents by itself.
         joined = self.view == JOINT and isinstance(
@@ -132,8 +139,8 @@ class AgentsFactory:
         for key, value in (("view", view), ("opponents", self.opponents)):
             if value not in (None, SELF):
                 raise OptionError(
-                    f"{key} is {value!r}, and {env} has one agent: leave {key} out, or "
-                    "name an env of PettingZoo's"
+                    f"{key} is {value!r}, and `env: {self.name}` has one agent: leave "
+                    f"{key} out, or name an env of PettingZoo's"
                 )
 
     def _view(self, team: Team) -> View:
@@ -170,7 +177,7 @@ class AgentsFactory:
         return adapter.masking
 
     def _joint(self, env: Any, view: View) -> Any:
-        flat = FlattenedAgents(env)
+        flat = JointTeam(env)
         flat.metadata = {**flat.metadata, VIEW_KEY: view}
         masks = self.learner.uses_masks and _starts_alone(env) and flat.gives_masks()
         return MaskedObservation(flat) if masks else flat
@@ -276,6 +283,28 @@ class TurnsTeam(AecAdapter):
     def step(self, action: Any) -> Outcome:
         """Let the agent whose turn it is act."""
         return self._returns.counted(super().step(action))
+
+
+class JointTeam(FlattenedAgents):
+    """A team as one agent, with the returns of its agents in the last info."""
+
+    _returns: AgentReturns
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Start an episode."""
+        begun = super().reset(seed=seed, options=options)
+        self._returns = AgentReturns(self._adapter.roster)
+        return begun
+
+    def step(self, action: Any) -> Outcome:
+        """Step every living agent with its part of the action."""
+        seen, reward, terminated, truncated, info = super().step(action)
+        told: dict[Any, Any] = dict(self._infos)
+        self._returns.counted((seen, reward, terminated, truncated, told))
+        info |= {key: told[key] for key in told if key not in self._infos}
+        return seen, reward, terminated, truncated, info
 
 
 def _means(infos: list[Any]) -> dict[str, float]:

@@ -48,6 +48,7 @@ def agents_factory(
         config.view,
         opponents_of(config, evaluating),
         config.pad,
+        config.env,
     )
 
 
