@@ -424,7 +424,11 @@ def test_a_rollout_of_another_policy_is_refused():
     [
         (BOX, spaces.Box(0, 9, (2,), np.int64), "heads for"),
         (BOX, spaces.Dict({"a": spaces.Discrete(2)}), "heads for"),
-        (spaces.Dict({"a": spaces.Text(3)}), spaces.Discrete(2), r"observation\['a'\]"),
+        (
+            spaces.Dict({"a": spaces.Sequence(BOX)}),
+            spaces.Discrete(2),
+            r"observation\['a'\]",
+        ),
     ],
 )
 def test_spaces_without_a_net_are_refused(space, action, said):

@@ -9,11 +9,12 @@ import copy
 import difflib
 import importlib
 import re
+import types
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, get_args, get_origin
 
 from corral.errors import OptionError, requires
 from corral.learners.registry import learner_class
@@ -377,8 +378,17 @@ def _explained(kind: type[BaseModel], error: Mapping[str, Any]) -> tuple[str, st
 
 def _keys(kind: type[BaseModel], group: str = "") -> Iterator[str]:
     for name, field in kind.model_fields.items():
-        inner = field.annotation
-        if isinstance(inner, type) and issubclass(inner, BaseModel):
+        inner = group_model(field.annotation)
+        if inner is not None:
             yield from _keys(inner, f"{group}{name}.")
-        else:
+        if inner is not field.annotation:  # it may be a plain value, or be left out
             yield f"{group}{name}"
+
+
+def group_model(annotation: Any) -> type[BaseModel] | None:
+    """Return the model of a group of settings, also if it is optional."""
+    union = get_origin(annotation) is types.UnionType
+    for one in get_args(annotation) if union else (annotation,):
+        if isinstance(one, type) and issubclass(one, BaseModel):
+            return one
+    return None

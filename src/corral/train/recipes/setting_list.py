@@ -7,16 +7,15 @@ num_envs: 8
 from __future__ import annotations
 
 import textwrap
-import types
 from collections.abc import Iterator, Mapping
-from typing import Any, get_args, get_origin
+from typing import Any
 
 import yaml
 from pydantic import BaseModel
 
 from corral.learners.registry import LEARNERS, learner_class
 from corral.train.recipes.config import RunConfig
-from corral.train.recipes.resolve import resolve
+from corral.train.recipes.resolve import group_model, resolve
 from corral.train.recipes.trials import GROUP, TrialSettings
 
 WIDTH = 88
@@ -48,7 +47,7 @@ def known_keys(kind: type[BaseModel], group: str = "") -> Iterator[str]:
     """Yield every dotted key of a model, those of optional groups too."""
     for name, field in kind.model_fields.items():
         yield f"{group}{name}"
-        inner = _model(field.annotation)
+        inner = group_model(field.annotation)
         if inner is not None:
             yield from known_keys(inner, f"{group}{name}.")
 
@@ -63,7 +62,7 @@ def _lines(kind: type[BaseModel], values: Mapping[str, Any]) -> list[str]:
     schema = kind.model_json_schema()
     lines: list[str] = []
     for name, field in kind.model_fields.items():
-        value, inner = values[name], _model(field.annotation)
+        value, inner = values[name], group_model(field.annotation)
         shown = schema["properties"][name]
         text = " ".join((field.description or "").split())
         if inner is None or value is None:
@@ -87,15 +86,6 @@ def _yaml(name: str, value: Any) -> list[str]:
         value, default_flow_style=flow, width=10**6, sort_keys=False
     )
     return [f"{name}: {written.removesuffix('...' + chr(10)).strip()}"]
-
-
-def _model(annotation: Any) -> type[BaseModel] | None:
-    """The model of a group, also if it is optional."""
-    union = get_origin(annotation) is types.UnionType
-    for one in get_args(annotation) if union else (annotation,):
-        if isinstance(one, type) and issubclass(one, BaseModel):
-            return one
-    return None
 
 
 # Types --------------------------------------------------------------------------------
