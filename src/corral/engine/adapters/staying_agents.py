@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from gymnasium.vector.utils import create_empty_array
 
 from corral.engine.adapters.pettingzoo import parallel_form
 from corral.engine.adapters.team import Agent
@@ -85,6 +84,9 @@ class StayingAgents:
         return {a: obs[a] if a in obs else self._zeros(a) for a in self.possible_agents}
 
     def _zeros(self, agent: Agent) -> Any:
+        # Here, since it takes as long to import as the rest of Gymnasium.
+        from gymnasium.vector.utils import create_empty_array
+
         empty = create_empty_array(self.observation_space(agent), 1, np.zeros)
         return mapped(lambda part: part[0], empty)
 
