@@ -12,6 +12,7 @@ INSTALLED_FROM := pyproject.toml setup.py constraints.txt \
 
 # Libraries whose pins collide with ours have environments of their own.
 INTEGRATIONS := $(VENV)/integrations
+NEEDS_agilerl := peft  # which its algorithms import, though it does not ask for it
 
 .DEFAULT_GOAL := help
 .PHONY: help run test matrix soak check format conformance integrations bench clean
@@ -88,5 +89,5 @@ $(VENV)/.%: $(INSTALLED_FROM) | $(BIN)/python
 $(INTEGRATIONS)/%/.done: integrations/%.txt $(INSTALLED_FROM)
 	$(PYTHON) -m venv $(INTEGRATIONS)/$*
 	$(INTEGRATIONS)/$*/bin/python -m pip install --quiet --disable-pip-version-check \
-		-c integrations/$*.txt $* pytest -e '.[train]'
+		-c integrations/$*.txt $* $(NEEDS_$*) pytest -e '.[train]'
 	@touch $@

@@ -50,6 +50,7 @@ def test_the_root_offers_these_names():
         "RewardNorm",
         "Rollout",
         "StandIn",
+        "StayingAgents",
         "Step",
         "Trajectories",
         "Trials",

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from corral.core import Decision, EnvSpec, Policy, Step
     from corral.engine.adapters.against_random import AgainstRandom
     from corral.engine.adapters.flattened_agents import FlattenedAgents
+    from corral.engine.adapters.staying_agents import StayingAgents
     from corral.engine.adapters.trials import Trials
     from corral.engine.crew import Crew
     from corral.engine.layout.codec import StandIn, register_codec
@@ -47,6 +48,7 @@ _find = lazy(
         "corral.core": "Decision EnvSpec Policy Step",
         "corral.engine.adapters.against_random": "AgainstRandom",
         "corral.engine.adapters.flattened_agents": "FlattenedAgents",
+        "corral.engine.adapters.staying_agents": "StayingAgents",
         "corral.engine.adapters.trials": "Trials",
         "corral.engine.crew": "Crew",
         "corral.engine.layout.codec": "StandIn register_codec",
@@ -81,6 +83,7 @@ __all__ = [
     "RewardNorm",
     "Rollout",
     "StandIn",
+    "StayingAgents",
     "Step",
     "Trajectories",
     "Trials",

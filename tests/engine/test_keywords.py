@@ -32,6 +32,7 @@ VALUES = {
     *("AgainstRandom", "Decision", "EnvSpec", "Episode", "Evaluation"),
     *("FlattenedAgents", "ObsNorm", "Policy", "RewardNorm", "Rollout", "StandIn"),
     *(
+        "StayingAgents",
         "Step",
         "errors",
         "register_codec",

@@ -36,7 +36,14 @@ import corral
 from corral import Pool
 from corral.engine.faults.stacks import is_stopped
 from corral.engine.worker.seeds import episode_seed
-from corral.errors import EnvError, OptionError, StartError, WorkerDied, WorkerHung
+from corral.errors import (
+    EnvError,
+    OptionError,
+    OrderError,
+    StartError,
+    WorkerDied,
+    WorkerHung,
+)
 
 DEADLY = (EXIT, KILL, HANG)
 
@@ -156,6 +163,33 @@ def test_an_episode_of_a_group_begins_again_with_its_seed_and_task(
     seeds = [episode_seed(5, group, 1) for group in (0, 0, 1, 1)]
     assert step.seed.tolist() == seeds
     assert step.obs[:, 0].tolist() == list(map(gymnasium_draw, seeds))
+
+
+def test_a_replaced_worker_draws_tasks_with_the_function_assigned_last(
+    make_pool,
+) -> None:
+    def first(slot: int, episode: int, rng: Any) -> Any:
+        return "first", slot, episode
+
+    def second(slot: int, episode: int, rng: Any) -> Any:
+        return "second", slot, episode
+
+    pool = make_pool(sample_task=first, step_timeout=None)
+    pool.reset(seed=9)
+    pool.send(actions())
+    with pytest.raises(OrderError, match="while results are pending"):
+        pool.sample_task = second
+    pool.recv()
+    pool.sample_task = second
+    assert pool.sample_task is second
+    pool.step(actions(s2=KILL))
+    told = {}
+    for _ in range(LENGTH + 1):
+        step = pool.step(actions())
+        for slot in np.flatnonzero(step.started).tolist():
+            told[slot] = step.infos.of(slot)["options"]
+    assert {one[:18] for one in told.values()} == {"{'task': ('second'"}
+    assert len(told) == 4 and str({"task": ("second", 3, 1)}) == told[3]
 
 
 def test_a_run_with_faults_is_the_same_every_time(make_pool) -> None:

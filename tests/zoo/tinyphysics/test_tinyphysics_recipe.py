@@ -19,7 +19,7 @@ from corral.errors import OptionError
 from corral.rollouts.collector import Collector
 from corral.train.recipes.resolve import resolve
 from corral.train.run.loaded_run import load_policy
-from corral.train.run.start import begin
+from corral.train.run.start import begin, resume
 from corral.zoo.tinyphysics import load_route, recipe, route, write_route
 from corral.zoo.tinyphysics.cockpit import make_cockpit, turn_of_pid
 from corral.zoo.tinyphysics.recipe import RouteSplit, UnsteadyPID
@@ -154,6 +154,88 @@ def test_the_first_written_env_has_56_inputs_and_the_steer_as_its_action():
         assert np.abs(obs).max() <= 5.0
     finally:
         built.close()
+
+
+EIGHT_ROUTES = {
+    "backend": "serial",
+    "clone_epochs": 0,
+    "validation_routes": 46,
+    "test_routes": 46,
+    "evaluate_every": 100,
+    "evaluate_episodes": 1,
+    "final_episodes": 0,
+    "ppo.batch_size": 400,
+    "ppo.n_epochs": 1,
+    "ppo.hidden": [8],
+}
+"""Four cars drive eight routes: an epoch of routes is two drives of each car."""
+
+
+def run_on(training, updates):
+    """So many updates, each with a checkpoint; returns the episodes that ended."""
+    ended = []
+    for _ in range(updates):
+        rollout = training.collect()
+        training.log(rollout, training.learn(rollout))
+        ended += rollout.episodes
+        training.checkpoint()
+    return ended
+
+
+def small_run(path, **settings):
+    return begin("tinyphysics", {**SMALL, **EIGHT_ROUTES, **settings}, out=path)
+
+
+@pytest.mark.parametrize("repeat", [1, 2])
+def test_every_route_is_driven_once_an_epoch_though_checkpoints_end_the_drives(
+    tmp_path, monkeypatch, repeat
+):
+    drawn, true_path = [], route.RouteOrder.path
+
+    def path(order, slot, episode):
+        drawn.append(true_path(order, slot, episode))
+        return drawn[-1]
+
+    with small_run(tmp_path / "run", **{"ppo.n_steps": 100, "repeat": repeat}) as run:
+        monkeypatch.setattr(route.RouteOrder, "path", path)
+        run_on(run, 4 * repeat)
+        routes = sorted(repeat * run.parts.routes.training)
+    epoch = len(routes)  # slots of a group draw the same route
+    assert epoch == 8 * repeat
+    assert sorted(drawn[:epoch]) == sorted(drawn[epoch : 2 * epoch]) == routes
+
+
+@pytest.mark.parametrize("learner", ["ppo", "sb3_ppo"])
+def test_a_checkpoint_between_two_drives_skips_no_route(tmp_path, learner):
+    if learner == "sb3_ppo":
+        pytest.importorskip("stable_baselines3", reason="its learner")
+    settings = {"ppo.n_steps": 400, "learner": learner, "total_steps": 6400}
+    with small_run(tmp_path / "run", **settings) as run:
+        driven = [one.info["route"] for one in run_on(run, 4)]
+        routes = sorted(run.parts.routes.training)
+    assert sorted(driven[:8]) == sorted(driven[8:]) == routes
+
+
+@pytest.mark.parametrize(
+    "place",
+    [{}, {"backend": "process", "workers": 2}],
+    ids=["in this process", "in two processes"],
+)
+def test_a_resumed_run_goes_on_with_the_next_routes(tmp_path, place):
+    rows = {**place, "ppo.n_steps": 200, "total_steps": 6400}
+    with small_run(tmp_path / "whole", **rows) as whole:
+        run_on(whole, 1)
+        expected = whole.collect()
+    with small_run(tmp_path / "parts", **rows) as first:
+        run_on(first, 1)
+    with resume(tmp_path / "parts", {}) as second:
+        assert second.parts.recipe_state() == {"drives": 4}
+        found = second.collect()
+    for name in ("obs", "action", "reward"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
+    # The cars' first observations tell the routes apart.
+    with small_run(tmp_path / "new", **rows) as new:
+        assert not np.isin(new.collect().obs[0, :, 0], found.obs[0, :, 0]).any()
 
 
 def test_damaged_routes_are_all_named_before_training(tmp_path, monkeypatch):

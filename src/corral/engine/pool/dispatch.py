@@ -164,6 +164,14 @@ class Dispatcher:
             except WorkerDied as error:
                 self.recover(error)  # its replacement gets the seed
 
+    def new_sample_task(self, sample_task: Any) -> None:
+        """Have every worker draw the tasks of its next episodes with this function."""
+        for worker in range(len(self.executor.shards)):
+            try:
+                self.executor.post([(worker, commands.NewSampleTask(sample_task))])
+            except WorkerDied as error:
+                self.recover(error)  # its replacement starts with the function
+
     def announce_columns(self, columns: list[Column]) -> None:
         """Send new info columns to the workers.
 

@@ -688,8 +688,25 @@ class Pool:
 
     @property
     def sample_task(self) -> Callable[[int, int, np.random.Generator], Any] | None:
-        """The function that draws tasks for episodes without one."""
+        """The function that draws tasks for episodes without one.
+
+        Another one may be assigned: it draws from the next episode on, and for an
+        episode that begins again in a new worker.
+        """
         return self._assignment.options.sample_task
+
+    @sample_task.setter
+    def sample_task(
+        self, sample_task: Callable[[int, int, np.random.Generator], Any]
+    ) -> None:
+        self._lifecycle.check()
+        if self.waiting:  # an episode that begins there could draw with either
+            raise OrderError(
+                "sample_task cannot be replaced while results are pending: call recv "
+                "or drain() first"
+            )
+        self._assignment.options.sample_task = sample_task
+        self._dispatcher.new_sample_task(sample_task)
 
     @property
     def copies(self) -> list[int]:

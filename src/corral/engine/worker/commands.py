@@ -145,6 +145,13 @@ class NewRootSeed:
     seed: int
 
 
+@dataclass(frozen=True, slots=True)
+class NewSampleTask:
+    """Another function that draws tasks, from the next episode on."""
+
+    sample_task: Any
+
+
 # Before it serves --------------------------------------------------------------------
 
 # Seconds to find out whether envs may share a process, once the first is built.

@@ -193,6 +193,8 @@ class Worker:
                 if self.job.owns_process:
                     shard.envs.leave_slots()  # their streams are seeded with episodes
                     seed_globals(self._globals_seed(seed))
+            case commands.NewSampleTask(sample_task):
+                shard.plan.options.sample_task = sample_task
             case Ask():
                 reply = self.answer(message)
                 # Before the caller has the reply, and may want a step in time.

@@ -58,6 +58,7 @@ class Checkpoint(Progress):
         learner: Weights, optimiser, schedules, generators.
         replay: Names of files with the rows of the learner's replay; see
             `replay_files`.
+        recipe_state: What else the recipe needs to continue; see `Parts.recipe_state`.
     """
 
     env: str
@@ -66,14 +67,16 @@ class Checkpoint(Progress):
     learner: dict[str, Any]
     normalisers: dict[str, Any]
     replay: list[str] = []
+    recipe_state: dict[str, Any] = {}
 
     def save(self, path: Path) -> None:
         """Write the file; the one that was there stays until this one is whole."""
         import torch
 
         content = {"format": FORMAT, "corral": VERSION, **dict(self)}
-        if not self.replay:
-            del content["replay"]
+        for name in ("replay", "recipe_state"):
+            if not content[name]:
+                del content[name]
         # In memory first: torch says less about a full disk than the system does.
         buffer = io.BytesIO()
         torch.save(mapped(_packed, content), buffer)

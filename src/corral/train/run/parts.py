@@ -146,6 +146,18 @@ class Parts:
             if self.evaluation_pool is not None:
                 self.evaluation_pool.close()
 
+    def collect(self, count: int) -> Any:
+        """Collect what the learner wants; a `Gathered`."""
+        return self.collector.collect(count)
+
+    def end_episodes(self, number: int) -> None:
+        """End the running episodes; the next ones have seeds made from `number`."""
+        self.collector.end_episodes(number)
+
+    def recipe_state(self) -> dict[str, Any]:
+        """Return what else a recipe needs to continue; `load` is given it back."""
+        return {}
+
     def load(self, moment: Checkpoint) -> None:
         """Continue with the learner and the normalisers of a checkpoint."""
         self.learner.load_state_dict(moment.learner)

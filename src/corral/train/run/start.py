@@ -112,7 +112,7 @@ def resume(
             files.load(moment.replay, source)
             if moment.update:  # else the first episodes are those of a new run
                 parts.lead(moment.steps)
-                parts.collector.end_episodes(moment.update)
+                parts.end_episodes(moment.update)
         progress = Progress.model_validate(dict(moment))
         ranking = ("best_metric", "best_is")
         if any(getattr(before, key) != getattr(config, key) for key in ranking):

@@ -120,7 +120,7 @@ class Training:
         """Collect what the learner wants."""
         count = wants_of(self.config).count
         self.parts.lead(self.progress.steps)
-        rollout: Gathered = self.parts.collector.collect(count)
+        rollout: Gathered = self.parts.collect(count)
         # A learner that collects by itself may learn at the same time.
         self._time_split.own["learning"] += getattr(rollout, "learning_seconds", 0.0)
         return rollout
@@ -184,7 +184,7 @@ class Training:
             self.outputs.cut_episodes(self._unended)
             self._unended = set(self._slots)
             self.parts.lead(self.progress.steps)  # before the next episodes begin
-            self.parts.collector.end_episodes(self.progress.update)
+            self.parts.end_episodes(self.progress.update)
             self._save_last()
             self._save_history()
 
@@ -232,6 +232,7 @@ class Training:
             action_space=str(spec.action_space),
             learner=parts.learner.state_dict(),
             normalisers=parts.normalisers(),
+            recipe_state=parts.recipe_state(),
             replay=self.replay_files.save() if self._continues(path) else [],
         ).save(path)
 

@@ -25,10 +25,12 @@ from corral.engine.pool import Pool
 from corral.errors import OptionError
 from corral.learners.cloning import clone
 from corral.learners.ppo import PPO
+from corral.learners.protocol import Rows
 from corral.rollouts.collector import Collector
 from corral.rollouts.evaluation import Evaluation
-from corral.train.recipes.config import RunConfig
+from corral.train.recipes.config import RunConfig, wants_of
 from corral.train.run import parts as plain
+from corral.train.run.checkpoint import Checkpoint
 from corral.zoo.tinyphysics import PID, RouteOrder, evaluation, find_routes
 from corral.zoo.tinyphysics.route import check_routes
 from corral.zoo.tinyphysics.views import View, seen_kwargs, view_of
@@ -120,8 +122,14 @@ def _training_pool(config: Config, routes: list[str]) -> Pool:
         config.backend,
         config.workers,
         env_kwargs=_kwargs(config, routes, noise="episode"),
-        sample_task=RouteOrder(routes, config.num_envs // config.repeat, config.seed),
+        sample_task=_order(config, routes),
     )
+
+
+def _order(config: Config, routes: list[str], driven: int = 0) -> RouteOrder:
+    """The order in which the slots drive the routes, after so many drives."""
+    groups = config.num_envs // config.repeat
+    return RouteOrder(routes, groups, config.seed, first=driven)
 
 
 # The run ------------------------------------------------------------------------------
@@ -129,10 +137,17 @@ def _training_pool(config: Config, routes: list[str]) -> Pool:
 
 @dataclass(slots=True, kw_only=True)
 class TinyPhysicsParts(plain.Parts):
-    """A run of the recipe."""
+    """A run of the recipe.
+
+    Attributes:
+        ended: Number of drives that are over; a checkpoint ends those under way.
+        under_way: Number of drives that have begun since, and go on.
+    """
 
     config: Config
     routes: RouteSplit
+    ended: int = 0
+    under_way: int = 0
     # What the PID controller's drives cost, by route.
     _pid: dict[str, float] = field(default_factory=dict)
 
@@ -145,6 +160,34 @@ class TinyPhysicsParts(plain.Parts):
         )
         kwargs = _kwargs(config, self.routes.validation)
         return open_pool(config, slots, backend, workers, env_kwargs=kwargs)
+
+    def collect(self, count: int) -> Any:
+        """Collect what the learner wants, and count the drives."""
+        found = plain.Parts.collect(self, count)
+        self.ended += len(found.episodes)
+        if isinstance(wants_of(self.config), Rows):
+            going_on = found.valid[-1].copy()
+            last = len(found.valid) - 1
+            going_on[[one.slot for one in found.episodes if one.row == last]] = False
+            self.under_way = int(np.count_nonzero(going_on))
+        return found
+
+    def end_episodes(self, number: int) -> None:
+        """Continue with the routes that come next in the order."""
+        self.ended, self.under_way = self.ended + self.under_way, 0
+        # Slots of a group drive the same routes.
+        driven = self.ended // self.config.repeat
+        self.pool.sample_task = _order(self.config, self.routes.training, driven)
+        plain.Parts.end_episodes(self, number)
+
+    def recipe_state(self) -> dict[str, Any]:
+        """Return the place in the order of routes."""
+        return {"drives": self.ended + self.under_way}
+
+    def load(self, moment: Checkpoint) -> None:
+        """Continue with a checkpoint, also one that does not tell the place."""
+        plain.Parts.load(self, moment)
+        self.ended, self.under_way = moment.recipe_state.get("drives", 0), 0
 
     def tasks(self, purpose: str, count: int) -> list[Any]:
         """Validation or test routes, again from the first if there are too few."""

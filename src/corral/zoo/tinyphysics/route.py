@@ -267,7 +267,7 @@ def damage_of(paths: Sequence[str]) -> list[str]:
 
 
 class RouteOrder:
-    """Episode k of slot i drives route permutation[k * num_envs + i].
+    """Episode k of slot i drives route permutation[first + k * num_envs + i].
 
     So no route is driven twice before all have been driven once; then another
     permutation follows. Use it as a pool's `sample_task`::
@@ -279,20 +279,27 @@ class RouteOrder:
         paths: paths of the routes.
         num_envs: number of slots in all.
         shuffle: seed of the permutations; None keeps the order of the paths.
+        first: number of routes that were driven before, in this order.
     """
 
     def __init__(
-        self, paths: Sequence[str], num_envs: int = 1, shuffle: int | None = 0
+        self,
+        paths: Sequence[str],
+        num_envs: int = 1,
+        shuffle: int | None = 0,
+        first: int = 0,
     ) -> None:
         if num_envs < 1:
             raise OptionError(f"num_envs is {num_envs}; it must be >= 1")
         self.paths = _some(list(paths), "an empty list")
         self.num_envs = num_envs
         self.shuffle = shuffle
+        self.first = first
 
     def path(self, slot: int, episode: int) -> str:
         """The route of an episode."""
-        turn, place = divmod(episode * self.num_envs + slot, len(self.paths))
+        number = self.first + episode * self.num_envs + slot
+        turn, place = divmod(number, len(self.paths))
         if self.shuffle is None:
             return self.paths[place]
         return self.paths[_permutation(self.shuffle, turn, len(self.paths))[place]]
