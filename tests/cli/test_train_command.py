@@ -132,7 +132,7 @@ def test_processes_and_a_file_of_weights_can_be_named(corral, here):
             ["train", "cartpole", "--init-from", "a", "--model-path", "b.pt"],
             "--init-from and --model-path: give one of them",
         ),
-        (["train", "cartpole", "--model-path", "b.pt"], "b.pt cannot be read"),
+        (["train", "cartpole", "--model-path", "b.pt"], "--model-path b.pt: there is"),
         (["train", "--resume", "x", "--model-path", "b"], "leave out --model-path"),
         (["eval", "nothing"], "nothing is not a run"),
         (["eval"], "required: RUN"),

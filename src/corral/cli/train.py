@@ -147,6 +147,11 @@ def _weights(arguments: argparse.Namespace) -> Path | None:
     run, file = arguments.init_from, arguments.model_path
     if run is not None and file is not None:
         raise OptionError("--init-from and --model-path: give one of them")
+    if file is not None and not file.is_file():
+        raise OptionError(
+            f"--model-path {file}: there is no such file; give a checkpoint of a run, "
+            "such as RUN/checkpoints/best.pt"
+        )
     chosen: Path | None = file if run is None else run
     return chosen
 

@@ -353,6 +353,11 @@ def test_sb3_takes_features_extractors_and_refuses_other_modules(built, here):
     sys.modules.pop("extractors")
 
 
+def test_arguments_for_no_network_are_refused(built):
+    with pytest.raises(OptionError, match="add network: module:function"):
+        built(network_kwargs={"width": 8})
+
+
 def test_a_resumed_run_keeps_its_network(train, here):
     run = train({}, settings={"env": "mine:Camera", "network": "mine:Cnn"})
     with pytest.raises(OptionError, match="cannot change network from 'mine:Cnn'"):

@@ -398,6 +398,11 @@ def setup_for(
 ) -> LearnerSetup:
     """Return what a learner is made from."""
     network = None
+    if config.network_kwargs and not config.network:
+        raise OptionError(
+            f"network_kwargs is {config.network_kwargs!r}, and no network takes them: "
+            "add network: module:function, or leave network_kwargs out"
+        )
     if config.network:
         kind = learner_class(config.learner)
         if not kind.takes_network:
