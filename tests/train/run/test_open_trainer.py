@@ -362,7 +362,7 @@ def test_a_resumed_run_keeps_its_network(train, here):
     run = train({}, settings={"env": "mine:Camera", "network": "mine:Cnn"})
     with pytest.raises(OptionError, match="cannot change network from 'mine:Cnn'"):
         resume(run.path, {"network": "mine:whole"})
-    (here / "mine.py").write_text(CODE.replace("channels=4", "channels=5"))
+    (here / "mine.py").write_text(CODE.replace("channels=4", "channels=12"))
     sys.modules.pop("mine")
     with pytest.raises(CheckpointError, match="does not fit: the saved nets are not"):
         resume(run.path, {"total_steps": 400})
