@@ -18,7 +18,7 @@ from corral.learners.nets.numpy_forward import numpy_forward_of
 from corral.learners.protocol import PolicyVariants
 from corral.learners.tensors import (
     Device,
-    ExactPasses,
+    in_passes,
     load_weights,
     to_array,
     to_tensor,
@@ -26,6 +26,8 @@ from corral.learners.tensors import (
 )
 from corral.learners.torch_import import torch
 
+# Rows of every forward pass, where a row must not depend on how many there are.
+FORWARD_ROWS = 16
 # The extras of a decision, and so of a rollout.
 CHOSEN, LOG_PROB, VALUE = "chosen", "log_prob", "value"
 
@@ -60,7 +62,6 @@ class NetPolicy(PolicyVariants):
         self._device = device
         self._numpy_forward = numpy_forward_of(net)
         self._exact = exact
-        self._passes = ExactPasses()
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Of a copy: its numpy net has to use the weights of the copied net."""
@@ -118,7 +119,6 @@ class NetPolicy(PolicyVariants):
         other._net = copy.deepcopy(self._net).to(other._device)
         other._head = other._net.head
         other._numpy_forward = numpy_forward_of(other._net)
-        other._passes = ExactPasses()
         return other
 
     # The net ----------------------------------------------------------------------
@@ -130,10 +130,11 @@ class NetPolicy(PolicyVariants):
             return self._forward(leaves, carry)
         if self._numpy_forward is not None and self._numpy_forward.by_row:
             return (*self._numpy_forward.judged_by_row(leaves[0]), None)
-        outputs, values, carry = self._passes(
+        outputs, values, carry = in_passes(
             lambda inputs: self._torch_forward(*inputs),
             (leaves, carry),
             len(leaves[0]),
+            FORWARD_ROWS,
         )
         return outputs, values, carry
 

@@ -13,10 +13,6 @@ from corral.learners.torch_import import torch
 
 # What torch takes as one.
 Device = Any
-# Rows of a pass that must not depend on their batch.
-PASS_ROWS = 16
-# Random rows that are tried in every place of a pass.
-PROBED_ROWS = 4
 
 
 def to_tensor(array: NDArray[Any], device: Device) -> Any:
@@ -52,45 +48,14 @@ def one_axis(array: NDArray[Any]) -> NDArray[Any]:
     return array.reshape(-1, *array.shape[2:])
 
 
-class ExactPasses:
-    """Computes rows so that none depends on its batch, to the last bit.
+def in_passes(forward: Callable[[Any], Any], inputs: Any, rows: int, size: int) -> Any:
+    """What `forward` makes of the inputs, in passes of exactly `size` rows.
 
-    Passes have a fixed size: the last one is filled up with the last row, which is
-    valid for every space. Narrow layers add up in another order in the last rows of a
-    pass (27 inputs, 8 outputs); the first call finds that out, and every row of such a
-    net is a pass of its own.
-
-    Args:
-        size: rows of a pass, if it is known.
+    So a row does not depend on how many there are. The last pass is filled up with the
+    last row, which is valid for every space.
     """
-
-    def __init__(self, size: int = 0) -> None:
-        self._size = size
-
-    def __call__(self, forward: Callable[[Any], Any], inputs: Any, rows: int) -> Any:
-        """What `forward` makes of the inputs, which have so many rows."""
-        if not self._size:
-            alike = _alike_in_every_place(forward, inputs)
-            self._size = PASS_ROWS if alike else 1
-        parts = []
-        for begin in range(0, rows, self._size):
-            index = np.minimum(np.arange(begin, begin + self._size), rows - 1)
-            parts.append(forward(mapped(lambda leaf, at=index: leaf[at], inputs)))
-        return mapped(lambda *each: np.concatenate(each)[:rows], *parts)
-
-
-def _alike_in_every_place(forward: Callable[[Any], Any], inputs: Any) -> bool:
-    """Whether equal rows of a pass come out equal, for some random rows."""
-    rng = np.random.default_rng(0)
-
-    def repeated(leaf: NDArray[Any]) -> NDArray[Any]:
-        row = leaf[:1]
-        if leaf.dtype.kind == "f":
-            row = rng.standard_normal(row.shape).astype(leaf.dtype)
-        return np.repeat(row, PASS_ROWS, axis=0)
-
-    found: list[bool] = []
-    for _ in range(PROBED_ROWS):
-        outputs = forward(mapped(repeated, inputs))
-        mapped(lambda leaf: found.append(bool((leaf == leaf[:1]).all())), outputs)
-    return all(found)
+    parts = []
+    for begin in range(0, rows, size):
+        index = np.minimum(np.arange(begin, begin + size), rows - 1)
+        parts.append(forward(mapped(lambda leaf, at=index: leaf[at], inputs)))
+    return mapped(lambda *each: np.concatenate(each)[:rows], *parts)

@@ -14,14 +14,9 @@ from corral.engine.tree import mapped
 from corral.learners.off_policy.nets import ActorNet, History
 from corral.learners.off_policy.sac import LOG_STD_BOUNDS
 from corral.learners.off_policy.vectors import Actions, ObsVector
+from corral.learners.policy import FORWARD_ROWS
 from corral.learners.protocol import PolicyVariants
-from corral.learners.tensors import (
-    Device,
-    ExactPasses,
-    load_weights,
-    to_array,
-    weights_of,
-)
+from corral.learners.tensors import Device, load_weights, to_array, weights_of
 from corral.learners.torch_import import torch
 
 Array = NDArray[np.float32]
@@ -61,7 +56,6 @@ class ActorPolicy(PolicyVariants):
         self._actions = actions
         self._noise = noise
         self._device = device
-        self._passes = ExactPasses()
 
     def act(self, step: Step, carry: Any, rng: Generators) -> Decision:
         """Choose an action for each row of a step."""
@@ -109,7 +103,6 @@ class ActorPolicy(PolicyVariants):
         other = copy.copy(self)
         other._device = torch.device(device)
         other.actor = copy.deepcopy(self.actor).to(other._device)
-        other._passes = ExactPasses()
         return other
 
     # Choices --------------------------------------------------------------------------
@@ -152,16 +145,23 @@ class ActorPolicy(PolicyVariants):
         else:
             reward = np.where(step.started, 0.0, step.reward).astype(np.float32)
             inputs = (obs, carry[0], reward[:, None], carry[1])
-        outputs, memory = self._passes(self._forward, inputs, len(obs))
+        parts = [
+            self._pass(inputs, begin, len(obs))
+            for begin in range(0, len(obs), FORWARD_ROWS)
+        ]
+        outputs, memory = mapped(lambda *parts: np.concatenate(parts), *parts)
         return outputs, None if carry is None else (carry[0], memory)
 
-    def _forward(self, inputs: Any) -> tuple[Array, Any]:
+    def _pass(self, inputs: Any, begin: int, rows: int) -> tuple[Array, Any]:
+        # Padded with the last row: a fixed size keeps a row's last bits the same.
+        index = np.minimum(np.arange(begin, begin + FORWARD_ROWS), rows - 1)
         with torch.inference_mode():
             obs, action, reward, memory = mapped(
-                lambda part: torch.from_numpy(part).to(self._device), inputs
+                lambda part: torch.from_numpy(part[index]).to(self._device), inputs
             )
             outputs = self.actor.step(History(action, reward, obs), memory)
-            found: tuple[Array, Any] = mapped(to_array, outputs)
+            kept = min(FORWARD_ROWS, rows - begin)
+            found: tuple[Array, Any] = mapped(lambda one: to_array(one)[:kept], outputs)
         return found
 
 

@@ -17,8 +17,9 @@ from stable_baselines3.common.vec_env import VecNormalize
 from corral.core import Decision, Generators, Step
 from corral.engine.tree import mapped
 from corral.errors import OptionError
+from corral.learners.policy import FORWARD_ROWS
 from corral.learners.protocol import PolicyVariants
-from corral.learners.tensors import ExactPasses, load_weights, weights_of
+from corral.learners.tensors import in_passes, load_weights, weights_of
 from corral.learners.torch_import import torch
 
 
@@ -132,12 +133,12 @@ class SB3Policy(PolicyVariants):
 
     Args:
         predictor: predicts, with its weights and scales at that time.
-        chunk: rows of a pass, if it is known.
+        chunk: rows of a pass.
     """
 
-    def __init__(self, predictor: Predictor, chunk: int = 0) -> None:
+    def __init__(self, predictor: Predictor, chunk: int = FORWARD_ROWS) -> None:
         self._predictor = predictor
-        self._passes = ExactPasses(chunk)
+        self._chunk = chunk
 
     def frozen(self) -> SB3Policy:
         """Return a deterministic copy that later updates do not change."""
@@ -148,7 +149,7 @@ class SB3Policy(PolicyVariants):
         if not self.greedy:
             return Decision(self._drawn(step.obs, rng))
         predict = self._predictor.predict
-        return Decision(self._passes(predict, step.obs, len(step)))
+        return Decision(in_passes(predict, step.obs, len(step), self._chunk))
 
     def weights(self) -> dict[str, NDArray[Any]]:
         """Return the weights of the model's policy, and how it scales observations."""
@@ -169,7 +170,6 @@ class SB3Policy(PolicyVariants):
         other = copy.copy(self)
         other._predictor = self._predictor.frozen()
         other._predictor.policy.to(device)
-        other._passes = ExactPasses()
         return other
 
     def initial_carry(self, rows: int) -> None:

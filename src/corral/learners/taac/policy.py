@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 from corral.api.shared_policy.policy import AgentGenerators
 from corral.core import Decision, Generators, Step
-from corral.learners.policy import CHOSEN, LOG_PROB
+from corral.learners.policy import CHOSEN, FORWARD_ROWS, LOG_PROB
 from corral.learners.protocol import PolicyVariants
 from corral.learners.taac.nets import Actor
 from corral.learners.taac.team import TeamSpaces
 from corral.learners.tensors import (
     Device,
-    ExactPasses,
+    in_passes,
     load_weights,
     to_array,
     to_tensor,
@@ -43,7 +43,6 @@ class TeamPolicy(PolicyVariants):
         self._team = team
         self._device = device
         self._exact = False
-        self._passes = ExactPasses()
 
     def _with(self, greedy: bool) -> TeamPolicy:
         other = super()._with(greedy)
@@ -81,7 +80,7 @@ class TeamPolicy(PolicyVariants):
             outputs = self._forward(parts)
             return outputs.reshape(-1, self._team.agents, outputs.shape[-1])
 
-        whole: Array = self._passes(by_env, inputs, len(obs))
+        whole: Array = in_passes(by_env, inputs, len(obs), FORWARD_ROWS)
         return whole.reshape(-1, whole.shape[-1])
 
     def _forward(self, inputs: Sequence[Array | None]) -> Array:
@@ -107,5 +106,4 @@ class TeamPolicy(PolicyVariants):
         other = copy.copy(self)
         other._device = torch.device(device)
         other._actor = copy.deepcopy(self._actor).to(other._device)
-        other._passes = ExactPasses()
         return other
