@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 import time
+from functools import partial
 
 import numpy as np
 import pytest
@@ -460,6 +461,17 @@ def test_an_interrupted_send_leaves_a_pool_that_can_only_be_closed(
         with pytest.raises(ClosedError, match="interrupted"):
             pool.recv()
     assert pool.closed
+
+
+def test_ctrl_c_during_a_health_check_has_no_second_traceback(monkeypatch):
+    def interrupted(process):
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(reaping, "has_ended", interrupted)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        corral.Pool(partial(time.sleep, 60.0), 1, backend="process", close_timeout=0.0)
+    assert caught.value.__context__ is None
 
 
 def test_close_is_bounded_when_nobody_reads_our_stdout(tmp_path):

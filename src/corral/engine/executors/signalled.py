@@ -235,9 +235,11 @@ class SignalledExecutor(Executor):
             link.mailbox.put(packed)
             while not link.mailbox.flush(HEALTH_CHECK_SECONDS):
                 self._raise_if_dead(link)
-        except MailboxClosed:
-            self._await_death(link)
-            raise
+            return
+        except MailboxClosed as error:
+            closed = error
+        self._await_death(link)
+        raise closed
 
     # Receiving ------------------------------------------------------------------------
 
@@ -385,15 +387,18 @@ class SignalledExecutor(Executor):
         while True:
             left = deadline - time.monotonic()
             seconds = max(0.0, min(HEALTH_CHECK_SECONDS, left))
+            # Nothing waits inside `except`: Ctrl-C there would print two tracebacks.
+            missing: TimeoutError | MailboxClosed
             try:
                 return link.mailbox.fetch(seconds)
-            except TimeoutError:
-                self._raise_if_dead(link)
-                if left <= 0:
-                    raise
-            except MailboxClosed:
+            except (TimeoutError, MailboxClosed) as error:
+                missing = error
+            if isinstance(missing, MailboxClosed):
                 self._await_death(link)
-                raise
+                raise missing
+            self._raise_if_dead(link)
+            if left <= 0:
+                raise missing
 
     def _sort(self, link: WorkerLink, message: object) -> None:
         link.fetched = link.fetched + 1 & TICKET_MASK
