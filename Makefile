@@ -59,8 +59,8 @@ conformance: $(VENV)/.conformance  ## Gymnasium's and SB3's own tests on our cla
 	$(BIN)/python -m conformance.stateful
 
 integrations: $(INTEGRATIONS)/agilerl/.done $(INTEGRATIONS)/wandb/.done  ## AgileRL's and W&B's tests.
-	$(INTEGRATIONS)/agilerl/bin/python -m pytest -q tests/api/agilerl
-	$(INTEGRATIONS)/wandb/bin/python -m pytest -q -k wandb \
+	OMP_NUM_THREADS=1 $(INTEGRATIONS)/agilerl/bin/python -m pytest -q tests/api/agilerl
+	OMP_NUM_THREADS=1 $(INTEGRATIONS)/wandb/bin/python -m pytest -q -k wandb \
 		tests/train/run/test_wandb_runs.py tests/train/sinks/test_sinks.py
 
 bench: $(VENV)/.test  ## Measure every claim of benchmarks/README.md (minutes).

@@ -245,7 +245,7 @@ CLAIMS: dict[str, Callable[[Bench], list[Verdict]]] = {
     "pendulum": lambda bench: reaches(bench, "pendulum", "Pendulum-v1", -200.0),
     "memory": needs_memory,
     "ant": walks_like_its_peer,
-    "grid_world_flattened": lambda bench: beats_random_play(bench, "flattened"),
+    "grid_world_joint": lambda bench: beats_random_play(bench, "joint"),
     "grid_world_shared": lambda bench: beats_random_play(bench, "shared"),
     "bullet_pendulum": lambda bench: reaches(
         bench, "bullet_pendulum", "bullet_pendulum", BALANCED

@@ -25,7 +25,12 @@ from corral.errors import CheckpointError, OptionError, TrainingDiverged
 from corral.learners.minibatches import RolloutTensors, TensorBatch, minibatches
 from corral.learners.nets.actor_critic import ActorCritic
 from corral.learners.nets.encoders import split
-from corral.learners.nets.exported import ExportedPolicy, choice_for, scales_for
+from corral.learners.nets.exported import (
+    ExportedPolicy,
+    RecurrentPolicy,
+    choice_for,
+    scales_for,
+)
 from corral.learners.nets.heads import Gaussian
 from corral.learners.nets.memory import MemoryKind
 from corral.learners.nets.mlp import Activation
@@ -326,15 +331,13 @@ class PPO:
 
     def policy_module(self, obs_norm: ObsNorm | None = None) -> Any:
         """Return the policy as a plain torch module, a copy; see `nets.exported`."""
-        if self.net.memory is not None:
-            raise OptionError(
-                f"ppo.memory is {self.config.memory}: a policy with a memory cannot be "
-                "exported; use corral.load_policy(run) in Python instead"
-            )
         scales = scales_for(self.observation_space, obs_norm)
         encoder, actor = copy.deepcopy(self.net.encoder), self.net.plain_actor()
-        choice = choice_for(self.action_space)
-        return ExportedPolicy(scales, encoder, actor, choice, self.net.mask).cpu()
+        choice, memory = choice_for(self.action_space), self.net.memory
+        parts = (scales, encoder, actor, choice, self.net.mask)
+        if memory is None:
+            return ExportedPolicy(*parts).cpu()
+        return RecurrentPolicy(memory, *parts).cpu()
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything that is needed to continue exactly."""

@@ -2,6 +2,7 @@
 
     ppo, sac, taac, td3 Corral's own
     sb3_ppo             Stable-Baselines3's PPO
+    sb3_maskable_ppo    sb3-contrib's MaskablePPO, for action masks
     my_package:Class    a class of yours that derives from `Learner`
 
 Naming learners imports none of them: `corral list` and `--help` need no torch.
@@ -21,12 +22,13 @@ if TYPE_CHECKING:
 LEARNERS = {
     "ppo": "corral.learners.ppo_learner:PPOLearner",
     "sac": "corral.learners.off_policy.learner:SACLearner",
+    "sb3_maskable_ppo": "corral.learners.sb3_learner:SB3MaskableLearner",
     "sb3_ppo": "corral.learners.sb3_learner:SB3Learner",
     "taac": "corral.learners.taac.learner:TAACLearner",
     "td3": "corral.learners.off_policy.learner:TD3Learner",
 }
 # Name -> the extras that it needs beside `train`.
-EXTRAS = {"sb3_ppo": ("sb3",)}
+EXTRAS = {"sb3_ppo": ("sb3",), "sb3_maskable_ppo": ("sb3_contrib",)}
 
 
 def learner_class(name: str) -> type[Learner]:

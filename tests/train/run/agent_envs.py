@@ -1,6 +1,7 @@
 """Envs with agents for runs that take no time, as a user has them in a module."""
 
 AGENTS = '''
+import gymnasium
 import numpy as np
 from gymnasium import spaces
 from pettingzoo import AECEnv, ParallelEnv
@@ -81,6 +82,29 @@ class Crew(ParallelEnv):
 
 def some(slot, episode, rng):
     return int(rng.integers(1, 4))
+
+
+class Alone(gymnasium.Env):
+    """One agent, and a method that says which action is allowed."""
+    observation_space = spaces.Dict(seen=spaces.Box(-2, 2, (2,), np.float32))
+    action_space = spaces.MultiDiscrete([2, 3])
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.time = 0
+        return self.look(), {}
+
+    def look(self):
+        self.allowed = self.np_random.integers([2, 3]).tolist()
+        return {"seen": np.zeros(2, np.float32)}
+
+    def action_masks(self):
+        return [np.arange(n) == one for n, one in zip((2, 3), self.allowed)]
+
+    def step(self, action):
+        assert list(action) == self.allowed, "a forbidden action"
+        self.time += 1
+        return self.look(), 1.0, False, self.time == 5, {}
 
 
 class Nobody(Crew):

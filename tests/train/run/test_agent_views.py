@@ -35,7 +35,8 @@ video: never
 ppo: {n_steps: 8, batch_size: 16, n_epochs: 1, hidden: [8]}
 """
 TICTACTOE = "pettingzoo.classic.tictactoe.tictactoe:env"
-SB3 = "sb3_ppo"
+SB3, MASKABLE = "sb3_ppo", "sb3_maskable_ppo"
+UNLIKE = {"alike": False}
 
 
 @pytest.fixture(autouse=True)
@@ -189,15 +190,20 @@ def test_backends_and_places_of_acting_give_the_same_weights(env):
         {"normalise_obs": True},
         {"env": TICTACTOE},
         {"env_kwargs": {"masks": "info"}, "normalise_obs": True},
+        {"learner": SB3, "normalise_obs": True, "pad": True, "env_kwargs": UNLIKE},
+        {"learner": MASKABLE, "env_kwargs": {"masks": "obs"}},
+        {"learner": MASKABLE, "env_kwargs": {"masks": "info"}, "normalise_obs": True},
     ],
 )
 def test_a_shared_policy_is_loaded_and_exported_as_that_of_one_agent(settings):
+    if settings.get("learner") == MASKABLE:
+        pytest.importorskip("sb3_contrib", reason="its MaskablePPO learns here")
     ran(**settings)
     policy = corral.load_policy("run")
     seen = policy.observation_space.sample()
     assert policy.action_space.contains(policy.act(seen))
-    (program, *_) = export_run(Path("run"), formats=["torch"])
-    assert program.exists()  # and was compared with the policy
+    *_, program, _, onnx, _ = export_run(Path("run"))
+    assert program.exists() and onnx.exists()  # and were compared with the policy
 
 
 def test_padded_and_scaled_agents_are_not_loaded_by_themselves():
@@ -230,6 +236,44 @@ def test_evaluations_against_random_moves_count_what_was_won(against):
 def test_players_whose_observations_are_scaled_are_evaluated_against_random_moves():
     training = ran(env=TICTACTOE, evaluate_against="random", normalise_obs=True)
     assert training.parts.obs_norm is not None
+
+
+@pytest.mark.parametrize("masks", ["obs", "info"])
+@pytest.mark.parametrize("view", ["shared", "joint"])
+def test_sb3_contribs_learner_obeys_masks_and_resumes(view, masks):
+    """The env raises where an action is forbidden."""
+    pytest.importorskip("sb3_contrib", reason="its MaskablePPO learns here")
+    settings = {"view": view, "learner": MASKABLE, "env_kwargs": {"masks": masks}}
+    ran("whole", **settings)
+    parts = led(begin("run.yaml", settings, out=Path("parts")), 2)
+    led(resume(parts.path, {}), 4)
+    whole = Checkpoint.load(Path("whole/checkpoints/last.pt"))
+    for name, weights in whole.learner["net"].items():
+        assert np.array_equal(Checkpoint.load(parts.last).learner["net"][name], weights)
+    policy = corral.load_policy("whole")
+    for allowed in range(3):
+        seen = policy.observation_space.sample()
+        seen["action_mask"][:] = np.arange(len(seen["action_mask"])) % 3 == allowed
+        assert np.all(policy.act(seen) == allowed)
+        assert np.all(policy.act(seen, deterministic=False) == allowed)
+
+
+def test_masks_of_one_agent_are_obeyed_and_their_absence_is_told():
+    pytest.importorskip("sb3_contrib", reason="its MaskablePPO learns here")
+    ran(env="agent_envs:Alone", learner=MASKABLE)
+    with pytest.raises(OptionError, match="has none: give it a method action_masks"):
+        built(env="CartPole-v1", learner=MASKABLE)
+
+
+def test_a_learner_that_ignores_masks_says_which_one_obeys():
+    pytest.importorskip("stable_baselines3", reason="its PPO is what learns here")
+    for settings in ({"env": TICTACTOE}, {"env": TICTACTOE, "view": "joint"}):
+        parts = built(**settings, learner=SB3)
+        parts.close()
+        assert "ignores; learner: sb3_maskable_ppo (sb3-contrib" in parts.remark()
+    parts = built(learner=SB3)
+    parts.close()
+    assert "mask" not in parts.remark()
 
 
 def test_stable_baselines3_plays_in_turn():

@@ -12,14 +12,16 @@ import numpy as np
 import onnxruntime
 import pytest
 import torch
+from train.run.agent_envs import AGENTS
 
 import corral
 from corral.cli.main import main
 from corral.errors import OptionError, RunFailed, SpaceMismatch
-from corral.train.run import exporting
+from corral.train.run.export_inputs import Inputs, Signature
 from corral.train.run.exporting import Comparison, export_run
 from corral.train.run.loaded_run import LoadedRun
 from corral.train.run.start import begin
+from corral.train.run.trained_policy import load_run
 
 KINDS = '''
 import gymnasium
@@ -56,6 +58,7 @@ SEEN = {
         switches=spaces.MultiDiscrete([2, 3]),
     ),
     "tuple": spaces.Tuple([spaces.Discrete(3), spaces.Box(-1, 1, (2,))]),
+    "text": spaces.Dict(hidden=spaces.Box(-1, 1, (2,)), word=spaces.Text(5)),
 }
 ACTED = {
     "one": spaces.Discrete(3, start=-1),
@@ -65,6 +68,7 @@ ACTED = {
     "numbers": spaces.Box(np.array([-1, 0]), np.array([1, 5]), dtype=np.float32),
 }
 '''
+GRU = {"ppo.memory": "gru", "ppo.memory_size": 8}
 # What a run has, what is seen, what is acted.
 RUNS = {
     "ppo, scaled": ({"normalise_obs": True}, "vector", "numbers"),
@@ -80,6 +84,15 @@ RUNS = {
         "numbers",
     ),
     "sb3, images": ({"learner": "sb3_ppo"}, "large image", "one from zero"),
+    "ppo, gru, scaled": ({**GRU, "normalise_obs": True}, "vector", "numbers"),
+    "ppo, lstm": ({"ppo.memory": "lstm", "ppo.memory_size": 8}, "dict", "some"),
+    "ppo, gru, text": (GRU, "text", "one"),
+    "sac, gru": ({"learner": "sac", "sac.architecture": "memory"}, "vector", "one"),
+    "td3, lstm": (
+        {"learner": "td3", "td3.architecture": "memory", "td3.memory": "lstm"},
+        "vector",
+        "numbers",
+    ),
 }
 SMALL = {
     "backend": "serial",
@@ -103,14 +116,13 @@ def kinds(here):
     sys.modules.pop("kinds", None)
 
 
-def trained_as(settings, seen, acted, out="run"):
-    chosen = {**SMALL, "env": "kinds:Kind", **settings}
-    chosen["env_kwargs"] = {"seen": seen, "acted": acted}
+def trained_as(settings, seen="", acted="", out="run"):
+    kwargs = {"seen": seen, "acted": acted}
+    chosen = {**SMALL, "env": "kinds:Kind", "env_kwargs": kwargs, **settings}
     small = {"n_steps": 16, "batch_size": 16, "n_epochs": 1, "hidden": [8]}
-    if settings.get("learner", "ppo") in ("ppo", "sb3_ppo"):
+    if "ppo" in settings.get("learner", "ppo"):
         chosen = {**{f"ppo.{key}": value for key, value in small.items()}, **chosen}
-    else:
-        name = settings["learner"]
+    elif (name := settings["learner"]) != "taac":
         chosen |= {f"{name}.replay_size": 1000, f"{name}.random_steps": 16}
     Path("empty.yaml").write_text("")
     with begin("empty.yaml", chosen, out=Path(out)) as training:
@@ -122,23 +134,62 @@ def trained_as(settings, seen, acted, out="run"):
 def test_torch_and_onnx_act_as_the_policy_does(name):
     run = trained_as(*RUNS[name])
     written = export_run(run)
-    folder = run / "export"
     assert [path.name for path in written][-4:] == [
         *("policy.pt2", "policy.pth", "policy.onnx", "policy.json")
     ]
-    policy = corral.load_policy(run)
-    inputs = exporting.Inputs.of(policy.observation_space)
-    batch = inputs.sampled(9, seed=5)
-    leaves, expected = inputs.leaves(batch), policy.act(batch)
-    assert all(policy.action_space.contains(one) for one in expected)
+    acts_as_its_files(run)
+
+
+def acts_as_its_files(run, steps=4):
+    """Lead policy and files through the same steps, rows with rewards and memories."""
+    policy, folder = corral.load_policy(run), run / "export"
+    about = json.loads((folder / "policy.json").read_text())
+    names, carried = [one["name"] for one in about["inputs"]], about.get("carry", {})
     program = torch.export.load(folder / "policy.pt2").module()
-    by_torch = program(*map(torch.from_numpy, leaves)).numpy()
     session = onnxruntime.InferenceSession(folder / "policy.onnx")
-    given = dict(zip(inputs.names, leaves, strict=True))
-    (by_onnx,) = session.run(["action"], given)
-    assert by_torch.dtype == by_onnx.dtype == expected.dtype
-    np.testing.assert_allclose(by_torch, expected, rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(by_onnx, expected, rtol=1e-5, atol=1e-6)
+    with load_run(run, "best", False) as loaded:
+        learner, norm = loaded.parts.learner, loaded.parts.obs_norm
+        signature = Signature.of(learner.policy_module(norm), policy.observation_space)
+    torch_carry, onnx_carry = {}, {}
+    for step in range(steps if carried else 1):
+        batch, reward = signature.inputs.sampled(9, seed=5 + step), float(step)
+        expected = policy.act(batch, reward=reward)
+        if isinstance(expected, dict):
+            (expected,) = expected.values()
+        else:
+            assert all(policy.action_space.contains(one) for one in expected)
+        given = dict(zip(names, signature.first(batch), strict=True))
+        if "reward" in given:
+            given["reward"] += reward
+        by_onnx, *more = session.run(["action", *carried], given | onnx_carry)
+        onnx_carry = dict(zip(carried.values(), more, strict=True))
+        inputs = (given | torch_carry).values()
+        outputs = program(*(torch.as_tensor(one) for one in inputs))
+        by_torch, *more = outputs if carried else (outputs,)
+        torch_carry = dict(zip(carried.values(), more, strict=True))
+        for found in (by_torch.numpy(), by_onnx):
+            assert found.dtype == expected.dtype
+            np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"learner": "taac", "env_kwargs": {"masks": "info"}},
+        {"learner": "taac", "env_kwargs": {"masks": "obs"}},
+        {"learner": "taac", "env_kwargs": {"kind": "dict", "actions": "box"}},
+        {"learner": "sb3_maskable_ppo", "env_kwargs": {"masks": "info"}},
+        {"learner": "sb3_ppo", "normalise_obs": True, "env_kwargs": {}},
+    ],
+)
+def test_files_of_teams_act_as_the_policy_does(settings, here):
+    if settings["learner"].startswith("sb3"):
+        pytest.importorskip("sb3_contrib", reason="learns here, or what it is built on")
+    (here / "agent_envs.py").write_text(AGENTS)
+    run = trained_as({"env": "agent_envs:Crew", **settings})
+    export_run(run)
+    acts_as_its_files(run)
+    sys.modules.pop("agent_envs")
 
 
 def test_exported_files_are_run_by_plain_torch(trained):
@@ -166,31 +217,22 @@ def test_exported_files_are_run_by_plain_torch(trained):
     ]
 
 
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        ({"ppo.memory": "gru"}, "ppo.memory is gru: a policy with a memory cannot be"),
-        (
-            {"learner": "sac", "sac.architecture": "memory"},
-            "sac.architecture is memory: a policy with a memory",
-        ),
-    ],
-)
-def test_a_memory_is_refused_by_name(settings, said, capsys):
-    trained_as(settings, "vector", "numbers")
-    assert main(["export", "run"]) == 2
-    assert said in capsys.readouterr().err
-    assert not Path("run/export").exists()
+def test_values_of_no_fixed_size_are_refused_by_their_space():
+    space = gymnasium.spaces.Dict(
+        words=gymnasium.spaces.Sequence(gymnasium.spaces.Discrete(3))
+    )
+    said = r"observations of Sequence\(.*have no fixed size; wrap the env"
+    with pytest.raises(OptionError, match=said):
+        Inputs.of(space)
 
 
 def test_a_file_that_acts_otherwise_is_refused(trained):
-    with LoadedRun(trained.path, num_envs=1) as run:
-        policy = corral.load_policy(trained.path)
-        inputs = exporting.Inputs.of(run.parts.pool.spec.observation_space)
-    compared = Comparison.of(policy, inputs)
-    compared.check("same", compared.actions)
+    policy = corral.load_policy(trained.path)
+    signature = Signature(Inputs.of(policy.observation_space), (), {})
+    compared = Comparison.of(policy, signature)
+    compared.check("same", lambda arguments: compared.actions)
     with pytest.raises(RunFailed, match="other does not act as the policy does"):
-        compared.check("other", 1 - compared.actions)
+        compared.check("other", lambda arguments: [1 - compared.actions[0]])
 
 
 def test_unknown_formats_are_named(trained, capsys):

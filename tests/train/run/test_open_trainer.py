@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from pathlib import Path
 
 import gymnasium
 import numpy as np
+import onnxruntime
 import pytest
 import torch
 import yaml
@@ -509,8 +511,13 @@ def test_text_is_learnt_from(train, here):
     policy = corral.load_policy(run.path)
     assert policy.act({"word": "left", "sum": np.zeros(1)}) == 0
     assert policy.act({"word": "go", "sum": np.zeros(1)}) == 1
-    with pytest.raises(OptionError, match="values of no fixed size are not tensors"):
-        export_run(run.path)
+    *_, about = export_run(run.path)  # and compared with the policy
+    known = json.loads(about.read_text())["characters"]["word"]
+    session = onnxruntime.InferenceSession(run.path / "export/policy.onnx")
+    codes = np.zeros((1, 6), np.int64)
+    codes[0, :4] = [known.index(one) + 1 for one in "left"]
+    given = {"word": codes, "sum": np.zeros((1, 1), np.float32)}
+    assert session.run(["action"], given)[0] == 0
     sys.modules.pop("words")
 
 

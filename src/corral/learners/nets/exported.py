@@ -2,6 +2,7 @@
 
     module(observation)            an array, rows first
     module(camera, arm)            the leaves of a Dict or Tuple, in its order
+    module(observation, hidden)    with a memory: an action, and what it remembers then
 
 Scaling of observations and bounds of actions are inside. The modules use nothing of
 Corral but their classes, so that torch.export and ONNX can write them down.
@@ -9,7 +10,8 @@ Corral but their classes, so that torch.export and ONNX can write them down.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -17,8 +19,9 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from corral.errors import SpaceMismatch
+from corral.learners.nets.memory import Lstm, Memory
 from corral.learners.nets.mlp import Mlp
-from corral.learners.torch_import import nn, torch
+from corral.learners.torch_import import functional, nn, torch
 from corral.rollouts.normalise import ObsNorm
 from corral.rollouts.space_rows import SpaceParts
 
@@ -31,7 +34,18 @@ ACTIVATION_MODULES = {
 
 
 class ExportedPolicy(nn.Module):  # type: ignore[misc]
-    """Scales, encoder, actor and choice, one after the other."""
+    """Scales, encoder, actor and choice, one after the other.
+
+    Attributes:
+        reads: Parts of observations that it takes -> names of its inputs; None for all,
+            under their own names.
+        takes: More inputs, `(rows,)`.
+        carry: Inputs that come out again after the action, for the next step -> width.
+    """
+
+    reads: Mapping[str, str] | None = None
+    takes: tuple[str, ...] = ()
+    carry: Mapping[str, int] = MappingProxyType({})
 
     def __init__(
         self,
@@ -51,13 +65,69 @@ class ExportedPolicy(nn.Module):  # type: ignore[misc]
 
     def forward(self, *leaves: Any) -> Any:
         """Leaves of observations, `(rows, ...)`, to actions."""
+        return self.chosen(self.actor(self.features(leaves)), leaves)
+
+    def features(self, leaves: Sequence[Any]) -> Any:
+        """Leaves of observations to what the actor sees."""
         pairs = zip(self.scales, leaves, strict=True)
-        scaled = [scale(leaf) for scale, leaf in pairs]
-        outputs = self.actor(self.encoder(scaled))
+        return self.encoder([scale(leaf) for scale, leaf in pairs])
+
+    def chosen(self, outputs: Any, leaves: Sequence[Any]) -> Any:
+        """The likeliest allowed actions."""
         if self._mask is not None:
-            # In double: where a mask allows nothing, the largest stays the largest.
-            outputs = outputs.double() - 1e9 * (leaves[self._mask] == 0)
+            outputs = without_forbidden(outputs, leaves[self._mask])
         return self.choice(outputs)
+
+
+def without_forbidden(outputs: Any, allowed: Any) -> Any:
+    """Outputs of options that are not allowed, made smaller than all others."""
+    # In double: where a mask allows nothing, the largest stays the largest.
+    return outputs.double() - 1e9 * (allowed == 0)
+
+
+class RecurrentPolicy(ExportedPolicy):
+    """The same with a memory between encoder and actor."""
+
+    def __init__(self, memory: Memory, *parts: Any) -> None:
+        super().__init__(*parts)
+        self.memory = PlainMemory(memory)
+        self.carry = self.memory.carry
+
+    def forward(self, *inputs: Any) -> Any:
+        """Leaves and carry to actions and carry."""
+        count = len(self.scales)
+        carry = self.memory(self.features(inputs[:count]), *inputs[count:])
+        return (self.chosen(self.actor(carry[0]), inputs[:count]), *carry)
+
+
+class PlainMemory(nn.Module):  # type: ignore[misc]
+    """A step of a GRU or LSTM by operations that every format knows.
+
+    Attributes:
+        carry: Names and widths of what it remembers.
+    """
+
+    def __init__(self, memory: Memory) -> None:
+        super().__init__()
+        for name in ("inward", "onward", "inward_bias", "onward_bias"):
+            self.register_buffer(name, getattr(memory, name).detach().clone())
+        self._is_lstm = isinstance(memory, Lstm)
+        names = ("hidden", "cell") if self._is_lstm else ("hidden",)
+        self.carry = dict.fromkeys(names, memory.width)
+
+    def forward(self, x: Any, hidden: Any, cell: Any = None) -> tuple[Any, ...]:
+        """What is remembered after `x`; the first of it is what comes out."""
+        inward = functional.linear(x, self.inward, self.inward_bias)
+        onward = functional.linear(hidden, self.onward, self.onward_bias)
+        if self._is_lstm:
+            enter, keep, new, out = (inward + onward).chunk(4, 1)
+            cell = keep.sigmoid() * cell + enter.sigmoid() * new.tanh()
+            return out.sigmoid() * cell.tanh(), cell
+        reset_in, keep_in, new_in = inward.chunk(3, 1)
+        reset_on, keep_on, new_on = onward.chunk(3, 1)
+        keep = (keep_in + keep_on).sigmoid()
+        new = (new_in + (reset_in + reset_on).sigmoid() * new_on).tanh()
+        return (new + keep * (hidden - new),)
 
 
 class Scale(nn.Module):  # type: ignore[misc]

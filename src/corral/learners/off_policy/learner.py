@@ -26,6 +26,7 @@ from corral.learners.nets.exported import (
 )
 from corral.learners.off_policy.agent import Agent
 from corral.learners.off_policy.batch import batch_of
+from corral.learners.off_policy.exported import ExportedHistory
 from corral.learners.off_policy.nets import MeanOnly, NetSizes
 from corral.learners.off_policy.policy import ActorPolicy, Head
 from corral.learners.off_policy.sac import SAC
@@ -237,23 +238,21 @@ class OffPolicyLearner(Learner):
 
     def policy_module(self, obs_norm: ObsNorm | None) -> Any:
         """Return the actor as a plain torch module, a copy; see `nets.exported`."""
-        actor = self.policy.actor
-        if actor.history is not None:
-            raise OptionError(
-                f"{self.group}.architecture is {self.settings.architecture}: a policy "
-                "with a memory cannot be exported; use corral.load_policy(run) in "
-                "Python instead"
-            )
+        actor = copy.deepcopy(self.policy.actor)
         space = self._action_space
         discrete = isinstance(space, spaces.Discrete)
-        tower = copy.deepcopy(actor.tower)
-        layers = [tower] if discrete else [tower, MeanOnly(self._actions.width)]
-        return ExportedPolicy(
+        layers = [actor.tower]
+        if not discrete:
+            layers.append(MeanOnly(self._actions.width))
+        parts = (
             scales_for(self._observation_space, obs_norm),
             SideBySide(self._observation_space),
             nn.Sequential(*layers),
             LargestOption(space) if discrete else SquashedMean(space),
-        ).cpu()
+        )
+        if actor.history is None:
+            return ExportedPolicy(*parts).cpu()
+        return ExportedHistory(*parts, actor=actor, width=self._actions.width).cpu()
 
     def load_policy(self, state: dict[str, Any]) -> None:
         """Start with the nets of another learner, and an empty replay."""

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -113,6 +113,8 @@ class Predictor:
 
     policy: Any
     scales: SB3Scales
+    # Whether it obeys the action masks in what it sees, or beside that.
+    obeys_masks: ClassVar[bool] = False
 
     def predict(self, obs: Any, deterministic: bool = True) -> Any:
         """Return actions for a batch of unscaled observations."""
@@ -125,7 +127,8 @@ class Predictor:
             id(self.policy.action_dist): copy.copy(self.policy.action_dist),
             id(self.policy.optimizer): None,
         }
-        return Predictor(copy.deepcopy(self.policy, known), self.scales.frozen())
+        policy = copy.deepcopy(self.policy, known)
+        return replace(self, policy=policy, scales=self.scales.frozen())
 
 
 class SB3Policy(PolicyVariants):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from gymnasium import spaces
 from stable_baselines3 import PPO
@@ -20,6 +20,7 @@ from stable_baselines3.common.preprocessing import is_image_space, preprocess_ob
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 
 from corral.api.sb3.env import CorralVecEnv
+from corral.api.shared_policy.policy import SharedPolicy
 from corral.engine.pool import Pool
 from corral.errors import OptionError
 from corral.learners.nets.own import OwnNetwork, joined, sampled_leaves
@@ -66,6 +67,10 @@ class SB3PPO(PPOSettings):
         curriculum: `curriculum(venv, steps)`, called before every rollout.
     """
 
+    algorithm: ClassVar[Any] = PPO
+    predictor_class: ClassVar[type[Predictor]] = Predictor
+    vec_env_class: ClassVar[type[CorralVecEnv]] = CorralVecEnv
+
     def __init__(
         self,
         setup: LearnerSetup,
@@ -78,7 +83,7 @@ class SB3PPO(PPOSettings):
         self.config: PPOConfig = setup.settings
         self.config.check_length(setup.total_steps)
         assert setup.pool is not None
-        self.venv = (make_vec_env or CorralVecEnv)(setup.pool)
+        self.venv = (make_vec_env or self.vec_env_class)(setup.pool)
         resets = SeededResets(self.venv)
         self.scales = SB3Scales.around(
             resets, setup.normalise_obs, setup.normalise_reward, self.config.gamma
@@ -88,8 +93,8 @@ class SB3PPO(PPOSettings):
         progress = RunProgress((setup.total_steps or 0) * rows)
         self.generators = GlobalGenerators(setup.seed, setup.device.startswith("cuda"))
         with self.generators.in_place():
-            self.model = _model(self.scales.venv, setup, progress)
-        self.predictor = Predictor(self.model.policy, self.scales)
+            self.model = self._model(setup, progress)
+        self.predictor = self.predictor_class(self.model.policy, self.scales)
         self.model.set_logger(Logger(folder=None, output_formats=[]))
         self._collector = SB3Collector(
             self.model, self.scales, self.generators, progress, resets, curriculum
@@ -97,6 +102,45 @@ class SB3PPO(PPOSettings):
         # Epochs that other models had learnt before their state was loaded.
         self._epochs_before = 0
         self.policy: Any = policy(self) if policy else SB3Policy(self.predictor)
+
+    def _model(self, setup: LearnerSetup, progress: RunProgress) -> Any:
+        """Make the model, with the settings under SB3's names."""
+        config, venv = self.config, self.scales.venv
+        space, longest = venv.observation_space, config.max_grad_norm
+        name = "CnnPolicy" if is_image_space(space) else "MlpPolicy"
+        return self.algorithm(
+            "MultiInputPolicy" if isinstance(space, spaces.Dict) else name,
+            venv,
+            learning_rate=run_schedule(config.lr, config.lr_schedule, progress),
+            n_steps=config.n_steps,
+            batch_size=config.batch_size,
+            n_epochs=config.n_epochs,
+            gamma=config.gamma,
+            gae_lambda=config.gae_lambda,
+            clip_range=run_schedule(config.clip_range, config.clip_schedule, progress),
+            clip_range_vf=config.clip_range_vf,
+            normalize_advantage=config.normalise_advantage,
+            ent_coef=config.ent_coef,
+            vf_coef=config.vf_coef,
+            max_grad_norm=math.inf if longest is None else longest,
+            target_kl=config.target_kl,
+            policy_kwargs=self._nets(setup),
+            stats_window_size=1,
+            device=setup.device,
+        )
+
+    def _nets(self, setup: LearnerSetup) -> dict[str, Any]:
+        """Return the arguments for the model's policy."""
+        config = self.config
+        kwargs: dict[str, Any] = {
+            **_own_features(setup.network, self.scales.venv.observation_space),
+            "activation_fn": ACTIVATIONS[config.activation],
+            "log_std_init": config.log_std_init,
+            "normalize_images": config.scale_images,
+        }
+        if config.hidden is not None:
+            kwargs["net_arch"] = list(config.hidden)
+        return kwargs
 
     @property
     def steps(self) -> int:
@@ -171,12 +215,9 @@ class SB3PPO(PPOSettings):
 
     def policy_module(self, obs_norm: ObsNorm | None) -> Any:
         """Return the policy as a plain torch module, a copy; see `nets.exported`."""
-        if type(self.policy) is not SB3Policy:
-            raise OptionError(
-                "one policy for several agents cannot be exported; use its "
-                "best_sb3.zip, which Stable-Baselines3 loads"
-            )
-        return exported(self.predictor.frozen(), self.venv)
+        shared = isinstance(self.policy, SharedPolicy)
+        beside = shared and self.policy.single[1].masked
+        return exported(self.predictor.frozen(), self.venv, beside)
 
     def export(self, folder: Path) -> list[Path]:
         """Write the model and its VecNormalize as Stable-Baselines3 saves them."""
@@ -187,40 +228,6 @@ class SB3PPO(PPOSettings):
             written.append(folder / "best_vecnormalize.pkl")
             self.scales.normalize.save(str(written[-1]))
         return written
-
-
-def _model(venv: Any, setup: LearnerSetup, progress: RunProgress) -> Any:
-    config: PPOConfig = setup.settings
-    kwargs: dict[str, Any] = {
-        **_own_features(setup.network, venv.observation_space),
-        "activation_fn": ACTIVATIONS[config.activation],
-        "log_std_init": config.log_std_init,
-        "normalize_images": config.scale_images,
-    }
-    if config.hidden is not None:
-        kwargs["net_arch"] = list(config.hidden)
-    space, longest = venv.observation_space, config.max_grad_norm
-    name = "CnnPolicy" if is_image_space(space) else "MlpPolicy"
-    return PPO(
-        "MultiInputPolicy" if isinstance(space, spaces.Dict) else name,
-        venv,
-        learning_rate=run_schedule(config.lr, config.lr_schedule, progress),
-        n_steps=config.n_steps,
-        batch_size=config.batch_size,
-        n_epochs=config.n_epochs,
-        gamma=config.gamma,
-        gae_lambda=config.gae_lambda,
-        clip_range=run_schedule(config.clip_range, config.clip_schedule, progress),
-        clip_range_vf=config.clip_range_vf,
-        normalize_advantage=config.normalise_advantage,
-        ent_coef=config.ent_coef,
-        vf_coef=config.vf_coef,
-        max_grad_norm=math.inf if longest is None else longest,
-        target_kl=config.target_kl,
-        policy_kwargs=kwargs,
-        stats_window_size=1,
-        device=setup.device,
-    )
 
 
 def _own_features(network: OwnNetwork | None, space: spaces.Space[Any]) -> Any:

@@ -27,6 +27,7 @@ from corral.learners.ppo_learner import PPO_CHARTS
 from corral.learners.protocol import Learner, LearnerSetup, Rows
 from corral.learners.returns import gae
 from corral.learners.taac.baseline import ActionNumbers, Baseline
+from corral.learners.taac.exported import ExportedTeam
 from corral.learners.taac.losses import clipped_gain, conformity, mean_over
 from corral.learners.taac.nets import Actor, Critic
 from corral.learners.taac.policy import TeamPolicy
@@ -273,6 +274,10 @@ class TAACLearner(Learner):
         self._generator.set_state(state["generator"])
         self.steps = state["steps"]
         self.updates = state["updates"]
+
+    def policy_module(self, obs_norm: Any) -> Any:
+        """Return the actor as a plain torch module, a copy."""
+        return ExportedTeam(self.actor, self.team).cpu()
 
     def load_policy(self, state: dict[str, Any]) -> None:
         """Start from the nets of another learner, and nothing else of it."""

@@ -48,11 +48,18 @@ class Attention(nn.Module):  # type: ignore[misc]
         )
         self._heads = heads
 
-    def forward(self, x: Any, present: Any) -> Any:
-        """(rows, agents, width), (rows, agents) -> (rows, agents, width)."""
+    def forward(self, x: Any, present: Any, itself: Any = None) -> Any:
+        """(rows, agents, width), (rows, agents) -> (rows, agents, width).
+
+        Args:
+            x: the agents.
+            present: those that others attend to.
+            itself: the identity of agents, where it is at hand.
+        """
         parts = (layer(x) for layer in (self.query, self.key, self.value))
         query, key, value = (self._apart(part).transpose(1, 2) for part in parts)
-        itself = torch.eye(x.shape[1], dtype=torch.bool, device=x.device)
+        if itself is None:
+            itself = torch.eye(x.shape[1], dtype=torch.bool, device=x.device)
         seen = present[:, None, None, :] | itself
         mixed = functional.scaled_dot_product_attention(query, key, value, seen)
         return self.output(mixed.transpose(1, 2).flatten(-2))
@@ -112,13 +119,17 @@ class Actor(nn.Module):  # type: ignore[misc]
             present: `(rows, agents)`.
             allowed: (Discrete) `(rows, agents, actions)`, or None for all actions.
         """
-        embedded = self.embedding(obs)
-        attended = self.attention(embedded, present)
-        seen = torch.cat([attended, embedded], -1) if self._own else attended
-        features = functional.leaky_relu(self.body(seen))
+        features, attended = self.features(obs, present)
         if allowed is not None:
             allowed = allowed.flatten(0, 1)
         return self.head(features.flatten(0, 1), allowed), attended
+
+    def features(self, obs: Any, present: Any, itself: Any = None) -> tuple[Any, Any]:
+        """What the head sees, `(rows, agents, ...)`, and what the agents attend to."""
+        embedded = self.embedding(obs)
+        attended = self.attention(embedded, present, itself)
+        seen = torch.cat([attended, embedded], -1) if self._own else attended
+        return functional.leaky_relu(self.body(seen)), attended
 
 
 class Critic(nn.Module):  # type: ignore[misc]

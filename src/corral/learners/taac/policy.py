@@ -80,7 +80,10 @@ class TeamPolicy(PolicyVariants):
             outputs = self._forward(parts)
             return outputs.reshape(-1, self._team.agents, outputs.shape[-1])
 
-        whole: Array = in_passes(by_env, inputs, len(obs), FORWARD_ROWS)
+        # As many rows of agents as other policies have in a pass: two workers with half
+        # of the teams each shall not compute twice as much.
+        teams = max(1, FORWARD_ROWS // self._team.agents)
+        whole: Array = in_passes(by_env, inputs, len(obs), teams)
         return whole.reshape(-1, whole.shape[-1])
 
     def _forward(self, inputs: Sequence[Array | None]) -> Array:

@@ -28,6 +28,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
     "mujoco": ("mujoco",),
     "multi": ("pettingzoo",),
     "sb3": ("stable_baselines3",),
+    "sb3_contrib": ("sb3_contrib", "stable_baselines3"),
     "tinyphysics": ("onnx", "onnxruntime"),
     "train": TRAINING,
     "upkie": ("pybullet", "stable_baselines3", "upkie"),
@@ -37,6 +38,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
 WITHIN = {
     "box_jump": {"bench", "multi", "train"},
     "bullet": {"bench", "sb3", "train"},
+    "sb3_contrib": {"sb3"},
     "tinyphysics": {"bench", "train"},
     "train": {"bench"},
     "upkie": {"bench", "bullet", "sb3", "train"},

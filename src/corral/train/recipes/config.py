@@ -86,7 +86,8 @@ class RunConfig(BaseModel):
     """wrappers of every env, the first one innermost: module:Class, or a name of
     gymnasium.wrappers; with arguments as {module:Class: {name: value}}"""
     learner: str = "ppo"
-    """ppo, sac, taac, td3 (Corral's), sb3_ppo (SB3's), or module:Class"""
+    """ppo, sac, taac, td3 (Corral's), sb3_ppo, sb3_maskable_ppo (Stable-Baselines3's,
+    sb3-contrib's), or module:Class"""
     view: View | None = None
     """agents of PettingZoo's envs: shared policy, joint (as one agent), or team"""
     pad: bool = False

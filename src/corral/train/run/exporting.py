@@ -6,80 +6,39 @@
     policy.json    names, shapes and dtypes of inputs and of the action
 
 Raw observations come in, rows first; the most likely actions come out, as the env takes
-them. Before a file is kept, what it computes is compared with the run's policy.
+them. A policy with a memory also takes what it remembers, zeros at first, and returns
+it after the action, for the next step. Texts come in as numbers of characters. Before a
+file is kept, what it computes is compared with the run's policy.
 """
 
 from __future__ import annotations
 
-import copy
 import importlib.util
 import json
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from gymnasium import Space, spaces
 from numpy.typing import NDArray
 
 from corral.errors import OptionError, RunFailed, WriteFailed, requires
-from corral.rollouts.space_rows import OBJECT_DTYPE, SpaceParts
+from corral.train.run.export_inputs import Arrays, Signature
 from corral.train.run.trained_policy import TrainedPolicy, load_run
 
 with requires("exporting needs torch: pip install 'corral[train]'"):
     import torch
 
 FORMATS = ("torch", "onnx")
-ACTION = "action"
-# Observations that the files are compared on.
-COMPARED_ROWS = 64
+# Observations that the files are compared on, and steps if there is a memory.
+COMPARED_ROWS, COMPARED_STEPS = 64, 3
 # Largest difference of a float, relative to the range of 1.
 TOLERANCE = 1e-4
 OPSET = 17
-
-
-@dataclass(frozen=True, slots=True)
-class Inputs:
-    """The leaves of observations that an exported policy takes.
-
-    Attributes:
-        names: Of the leaves: "observation", or their paths in a Dict; in a Tuple
-            "observation_0" and so on.
-    """
-
-    space: Space[Any]
-    parts: SpaceParts
-    names: list[str]
-
-    @classmethod
-    def of(cls, space: Space[Any]) -> Inputs:
-        """Name the leaves; OptionError if one has no fixed size."""
-        parts = SpaceParts(space)
-        for part in parts.parts:
-            if part.dtype == OBJECT_DTYPE:
-                raise OptionError(
-                    f"observations of {space} cannot be exported: values of no fixed "
-                    "size are not tensors"
-                )
-        names = [_input_name(part.name) for part in parts.parts]
-        return cls(space, parts, names)
-
-    def sampled(self, rows: int, seed: int = 0) -> Any:
-        """A batch of random observations."""
-        space = copy.deepcopy(self.space)
-        space.seed(seed)
-        values = [space.sample() for _ in range(rows)]
-        arrays = [
-            np.stack([np.asarray(part.of(value), part.dtype) for value in values])
-            for part in self.parts.parts
-        ]
-        return self.parts.batch(arrays)
-
-    def leaves(self, batch: Any) -> list[NDArray[Any]]:
-        """The arrays of a batch, in the order of the names."""
-        return [np.ascontiguousarray(part.of(batch)) for part in self.parts.parts]
+# The arguments of an exported policy -> what it returns.
+Program = Callable[[Arrays], Arrays]
 
 
 def export_run(
@@ -102,20 +61,20 @@ def export_run(
     with load_run(run, which, trust) as loaded:
         parts = loaded.parts
         policy = TrainedPolicy.of(loaded)
-        inputs = Inputs.of(policy.observation_space)
         module = parts.learner.policy_module(parts.obs_norm).eval()
         module.requires_grad_(False)
+        signature = Signature.of(module, policy.observation_space)
         folder = _folder(out or loaded.directory.path / "export")
         # Of Stable-Baselines3: its zip, and its VecNormalize.
         written = parts.learner.export(folder)
-    compared = Comparison.of(policy, inputs)
-    compared.check("the exported module", module(*compared.tensors()).numpy())
+    compared = Comparison.of(policy, signature)
+    compared.check("the exported module", _program(module))
     if "torch" in formats:
-        written += _write_torch(module, inputs, compared, folder)
+        written += _write_torch(module, compared, folder)
     if "onnx" in formats:
-        written.append(_write_onnx(module, inputs, compared, folder))
+        written.append(_write_onnx(module, compared, folder))
     about = folder / "policy.json"
-    about.write_text(json.dumps(_about(policy, inputs), indent=2) + "\n")
+    about.write_text(json.dumps(_about(policy, compared), indent=2) + "\n")
     return [*written, about]
 
 
@@ -129,27 +88,37 @@ def _folder(path: Path) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Observations, and the actions of the run's policy for them."""
+    """Observations of one step or more, and the actions of the run's policy."""
 
-    leaves: list[NDArray[Any]]
-    actions: NDArray[Any]
-    space: Space[Any]
+    signature: Signature
+    batches: list[Any]
+    actions: list[NDArray[Any]]
 
     @classmethod
-    def of(cls, policy: TrainedPolicy, inputs: Inputs) -> Comparison:
+    def of(cls, policy: TrainedPolicy, signature: Signature) -> Comparison:
         """Ask the policy about random observations."""
-        batch = inputs.sampled(COMPARED_ROWS)
-        actions = np.asarray(policy.act(batch))
-        return cls(inputs.leaves(batch), actions, policy.action_space)
+        steps = range(COMPARED_STEPS if signature.carry else 1)
+        batches = [signature.inputs.sampled(COMPARED_ROWS, seed) for seed in steps]
+        policy.reset()
+        actions = [policy.act(batch, reward=cls._reward()) for batch in batches]
+        return cls(signature, batches, [_plain(one) for one in actions])
 
-    def tensors(self) -> list[Any]:
-        """The observations for torch."""
-        return [torch.from_numpy(leaf) for leaf in self.leaves]
+    @staticmethod
+    def _reward() -> NDArray[np.float32]:
+        """Of the last step, which some policies with a memory see."""
+        return np.linspace(-1, 1, COMPARED_ROWS, dtype=np.float32)
 
-    def check(self, name: str, actions: NDArray[Any]) -> None:
-        """Raise RunFailed if a file does not act as the policy does."""
-        expected = self.actions
-        if isinstance(self.space, spaces.Box):
+    def check(self, name: str, program: Program) -> None:
+        """Raise RunFailed if a program does not act as the policy does."""
+        given = self.signature.first(self.batches[0])
+        for batch, expected in zip(self.batches, self.actions, strict=True):
+            leaves = self.signature.inputs.leaves(batch)
+            actions, *carry = program([*leaves, *given[len(leaves) :]])
+            given = [*leaves, *(self._reward() for _ in self.signature.takes), *carry]
+            self._check(name, actions, expected)
+
+    def _check(self, name: str, actions: NDArray[Any], expected: NDArray[Any]) -> None:
+        if expected.dtype.kind == "f":
             # Rounded differently, a number near a bound may move by the last bits.
             same = np.allclose(actions, expected, rtol=TOLERANCE, atol=TOLERANCE)
         else:  # a tie may be decided by the last bits
@@ -161,11 +130,27 @@ class Comparison:
             )
 
 
-def _write_torch(
-    module: Any, inputs: Inputs, compared: Comparison, folder: Path
-) -> list[Path]:
+def _plain(action: Any) -> NDArray[Any]:
+    """Actions as an array; those of a team are the only value of a dict."""
+    return np.asarray(
+        next(iter(action.values())) if isinstance(action, dict) else action
+    )
+
+
+def _program(module: Any) -> Program:
+    """A torch module as a program of arrays."""
+
+    def program(arguments: Arrays) -> Arrays:
+        outputs = module(*map(torch.from_numpy, arguments))
+        whole = outputs if isinstance(outputs, tuple) else (outputs,)
+        return [one.numpy() for one in whole]
+
+    return program
+
+
+def _write_torch(module: Any, compared: Comparison, folder: Path) -> list[Path]:
     program, weights = folder / "policy.pt2", folder / "policy.pth"
-    example = tuple(torch.from_numpy(leaf) for leaf in _example(inputs))
+    example = _example(compared.signature)
     rows = torch.export.Dim("rows", min=1)
     try:
         written = torch.export.export(
@@ -174,29 +159,25 @@ def _write_torch(
     except Exception as error:  # a network of the user's may do anything
         raise _not_exported("torch.export", error) from error
     torch.export.save(written, program)
-    found = torch.export.load(program).module()(*compared.tensors())
-    compared.check(str(program), found.numpy())
+    compared.check(str(program), _program(torch.export.load(program).module()))
     torch.save(module.state_dict(), weights)
     return [program, weights]
 
 
-def _write_onnx(
-    module: Any, inputs: Inputs, compared: Comparison, folder: Path
-) -> Path:
-    path = folder / "policy.onnx"
-    example = tuple(torch.from_numpy(leaf) for leaf in _example(inputs))
-    axes = {name: {0: "rows"} for name in (*inputs.names, ACTION)}
+def _write_onnx(module: Any, compared: Comparison, folder: Path) -> Path:
+    path, signature = folder / "policy.onnx", compared.signature
+    inputs, outputs = signature.input_names, signature.output_names
     try:
         with warnings.catch_warnings():
             # The exporter that needs no further package warns that there is another.
             warnings.simplefilter("ignore")
             torch.onnx.export(
                 module,
-                example,
+                _example(signature),
                 str(path),
-                input_names=inputs.names,
-                output_names=[ACTION],
-                dynamic_axes=axes,
+                input_names=inputs,
+                output_names=outputs,
+                dynamic_axes={name: {0: "rows"} for name in (*inputs, *outputs)},
                 opset_version=OPSET,
                 dynamo=False,
             )
@@ -207,21 +188,19 @@ def _write_onnx(
 
         session = onnxruntime.InferenceSession(str(path))
         taken = {one.name for one in session.get_inputs()}  # a net may ignore a leaf
-        pairs = zip(inputs.names, compared.leaves, strict=True)
-        given = {name: leaf for name, leaf in pairs if name in taken}
-        compared.check(str(path), session.run([ACTION], given)[0])
+
+        def program(arguments: Arrays) -> Arrays:
+            pairs = zip(inputs, arguments, strict=True)
+            given = {name: array for name, array in pairs if name in taken}
+            found: Arrays = session.run(outputs, given)
+            return found
+
+        compared.check(str(path), program)
     return path
 
 
-def _input_name(path: str) -> str:
-    """ONNX allows no name that begins with a digit, as places in a Tuple do."""
-    if not path:
-        return "observation"
-    return path if not path[0].isdigit() else f"observation_{path}"
-
-
-def _example(inputs: Inputs) -> list[NDArray[Any]]:
-    return inputs.leaves(inputs.sampled(3))
+def _example(signature: Signature) -> tuple[Any, ...]:
+    return tuple(map(torch.from_numpy, signature.first(signature.inputs.sampled(3))))
 
 
 def _not_exported(format_: str, error: Exception) -> OptionError:
@@ -233,20 +212,13 @@ def _not_exported(format_: str, error: Exception) -> OptionError:
     )
 
 
-def _about(policy: TrainedPolicy, inputs: Inputs) -> dict[str, Any]:
-    pairs = zip(inputs.names, inputs.parts.parts, strict=True)
+def _about(policy: TrainedPolicy, compared: Comparison) -> dict[str, Any]:
+    signature = compared.signature
+    first = signature.first(compared.batches[0])
     return {
         "env": policy.config.env,
         "checkpoint": str(policy.checkpoint),
-        "inputs": [
-            {"name": name, "shape": ["rows", *part.shape], "dtype": str(part.dtype)}
-            for name, part in pairs
-        ],
-        "output": {
-            "name": ACTION,
-            "shape": ["rows", *(policy.action_space.shape or ())],
-            "dtype": str(policy.action_space.dtype),
-        },
+        **signature.about(first, compared.actions[0]),
         "torch": 'torch.export.load("policy.pt2").module()(*inputs)',
         "onnx": 'onnxruntime.InferenceSession("policy.onnx").run(None, inputs)',
     }

@@ -1,6 +1,6 @@
 """The envs of a run that have several agents, in the form that its learner takes.
 
-    shared   every agent that is alive asks one policy         ppo, sb3_ppo
+    shared   every agent that is alive asks one policy         ppo, SB3's
     joint    all agents are one agent: `FlattenedAgents`       learners of one agent
     team     a learner of teams has them as they are           taac
 
@@ -17,6 +17,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from corral.api.sb3.action_masks import METHOD
 from corral.core import NO_TASK, Factory
 from corral.engine.adapters.aec import AecAdapter
 from corral.engine.adapters.against_random import AgainstRandom
@@ -34,6 +35,7 @@ SELF, RANDOM = "self", "random"
 # The key of an env's metadata that holds its View.
 VIEW_KEY = "corral.view"
 OBSERVATION_KEY = "observation"
+MASKED_ACTIONS = (spaces.Discrete, spaces.MultiDiscrete)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +45,14 @@ class View:
     Attributes:
         reason: Why, if the config left it open; else "".
         masked: Whether infos have action masks, which the policy must see.
+        ignored: Whether there are masks that the learner has no use for.
         turns: Whether agents must act in turn.
     """
 
     name: str
     reason: str = ""
     masked: bool = False
+    ignored: bool = False
     turns: bool = False
 
 
@@ -103,7 +107,7 @@ class AgentsFactory:
     def _formed(self, env: Any) -> Any:
         if not has_agents(env):
             self._refuse_single(env)
-            return env
+            return self._single(env)
         if not getattr(env, "possible_agents", None):
             raise OptionError(
                 f"`env: {self.name}` has no agents: its possible_agents must list "
@@ -117,7 +121,9 @@ class AgentsFactory:
         view = replace(self._view(adapter.team), turns=in_turn(env))
         if view.name == JOINT:
             return self._joint(env, view)
-        view = replace(view, masked=self._masked(adapter))
+        masked, uses = self._masked(adapter), self.learner.uses_masks
+        known = masked or any(group.mask_in_obs for group in adapter.team.groups)
+        view = replace(view, masked=masked and uses, ignored=known and not uses)
         metadata = {**adapter.spec.metadata, VIEW_KEY: view}
         adapter.spec = replace(adapter.spec, metadata=metadata)
         return adapter
@@ -171,16 +177,32 @@ class AgentsFactory:
     def _masked(self, adapter: PettingZooAdapter) -> bool:
         """Whether infos have masks; found out in one episode's beginning."""
         by_info = any(group.mask_by_info for group in adapter.team.groups)
-        if not (by_info and self.learner.uses_masks and _starts_alone(adapter.env)):
+        if not (by_info and self._asks_for_masks and _starts_alone(adapter.env)):
             return False
         adapter.reset(0, None, NO_TASK)
         return adapter.masking
 
+    @property
+    def _asks_for_masks(self) -> bool:
+        """Whether the learner obeys masks, or the run says that it does not."""
+        return self.learner.uses_masks or self.learner.collects
+
     def _joint(self, env: Any, view: View) -> Any:
-        flat = JointTeam(env)
+        flat, uses = JointTeam(env), self.learner.uses_masks
+        known = self._asks_for_masks and _starts_alone(env) and flat.gives_masks()
+        view = replace(view, ignored=known and not uses)
         flat.metadata = {**flat.metadata, VIEW_KEY: view}
-        masks = self.learner.uses_masks and _starts_alone(env) and flat.gives_masks()
-        return MaskedObservation(flat) if masks else flat
+        return MaskedObservation(flat) if known and uses else flat
+
+    def _single(self, env: Any) -> Any:
+        """An env with one agent; for sb3-contrib, with its masks in what it sees."""
+        if not (self.learner.uses_masks and self.learner.collects):
+            return env
+        seen: Any = getattr(env, "observation_space", None)
+        discrete = isinstance(env.action_space, MASKED_ACTIONS)
+        if MASK_KEY in getattr(seen, "spaces", ()) or not discrete:
+            return env
+        return MaskedObservation(env) if env.has_wrapper_attr(METHOD) else env
 
 
 def _starts_alone(env: Any) -> bool:
@@ -201,22 +223,29 @@ def _kinds(team: Team) -> str:
 
 
 class MaskedObservation(gymnasium.ObservationWrapper[Any, Any, Any]):
-    """A Dict of the observation and its `action_mask`, which the policy obeys."""
+    """A Dict of the observation and its `action_mask`, which the policy obeys.
 
-    def __init__(self, env: FlattenedAgents) -> None:
+    Args:
+        env: has discrete actions, and `action_masks()`.
+    """
+
+    def __init__(self, env: Any) -> None:
         super().__init__(env)
         space: Any = env.action_space
-        mask = spaces.Box(0, 1, (int(space.nvec.sum()),), np.int8)
-        parts = {OBSERVATION_KEY: env.observation_space, MASK_KEY: mask}
-        self.observation_space = spaces.Dict(parts)
+        discrete = isinstance(space, spaces.Discrete)
+        options = int(space.n if discrete else space.nvec.sum())
+        seen = env.observation_space
+        # Stable-Baselines3 takes no Dict in a Dict.
+        self._is_dict = isinstance(seen, spaces.Dict)
+        parts = dict(seen.spaces) if self._is_dict else {OBSERVATION_KEY: seen}
+        mask = spaces.Box(0, 1, (options,), np.int8)
+        self.observation_space = spaces.Dict({**parts, MASK_KEY: mask})
+        self._masks = env.get_wrapper_attr(METHOD)
 
     def observation(self, observation: Any) -> dict[str, Any]:
         """Put the mask beside the observation."""
-        env: Any = self.env
-        return {
-            OBSERVATION_KEY: observation,
-            MASK_KEY: env.action_masks().astype(np.int8),
-        }
+        parts = observation if self._is_dict else {OBSERVATION_KEY: observation}
+        return {**parts, MASK_KEY: np.hstack(self._masks()).astype(np.int8)}
 
 
 # Returns of agents --------------------------------------------------------------------

@@ -34,7 +34,8 @@ def agents_factory(
     check_view(config)
     kind = learner_class(config.learner)
     asked = (config.view, config.opponents, config.pad) != (None, "self", False)
-    if ":" not in config.env and not (asked or kind.trains_teams):
+    wraps = kind.trains_teams or (kind.needs_pool and kind.uses_masks)
+    if ":" not in config.env and not (asked or wraps):
         return make  # of Gymnasium, which has envs with one agent
     return AgentsFactory(
         make,
@@ -90,11 +91,11 @@ def make_learner(config: RunConfig, setup: LearnerSetup, **options: Any) -> Lear
         return kind.make(setup, **options)
     view: View = setup.spec.metadata.get(VIEW_KEY, View(SHARED))
     assert view.name == SHARED, view
-    if kind.needs_pool:
-        return kind.make(setup, **_of_sb3(config), **options)
     spaces = shared_spaces(team, config.pad)
     if kind.uses_masks and _need_masks(spaces, view):
         spaces = spaces.with_masks()
+    if kind.needs_pool:
+        return kind.make(setup, **_of_sb3(config, spaces), **options)
     return SharedLearner(kind, setup, spaces, **options)
 
 
@@ -105,8 +106,9 @@ def _need_masks(spaces: SharedSpaces, view: View) -> bool:
     return view.masked or (padded and discrete)
 
 
-def _of_sb3(config: RunConfig) -> dict[str, Any]:
+def _of_sb3(config: RunConfig, spaces: SharedSpaces) -> dict[str, Any]:
     """What Stable-Baselines3 steps: a row for each agent."""
+    from corral.api.shared_policy.policy import SharedPolicy
     from corral.api.shared_policy.pool import SharedPool
     from corral.api.shared_policy.sb3_env import SharedVecEnv
     from corral.learners.sb3.policy import SB3Policy
@@ -115,7 +117,8 @@ def _of_sb3(config: RunConfig) -> dict[str, Any]:
         return SharedVecEnv(SharedPool(pool, pad=config.pad))
 
     def policy(learner: Any) -> Any:
-        return learner.venv.shared.for_envs(SB3Policy(learner.predictor))
+        team = learner.venv.shared.team
+        return SharedPolicy(SB3Policy(learner.predictor), team, spaces)
 
     return {"make_vec_env": make_vec_env, "policy": policy}
 
@@ -136,6 +139,12 @@ def remark_of(config: RunConfig, pool: Pool) -> str:
         said.append("others move at random, in training and in evaluations")
     elif opponents_of(config, evaluating=True) == RANDOM:
         said.append("evaluations are against random moves, every seat in turn")
+    if view.ignored:
+        said.append(
+            f"the env has action masks, which learner: {config.learner} ignores; "
+            "learner: sb3_maskable_ppo (sb3-contrib's MaskablePPO) and learner: ppo "
+            "obey them"
+        )
     return "; ".join(said)
 
 
