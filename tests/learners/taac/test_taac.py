@@ -29,6 +29,7 @@ from corral.errors import CheckpointError, OptionError, TrainingDiverged
 from corral.learners.protocol import LearnerSetup, Rows
 from corral.learners.taac import losses
 from corral.learners.taac.learner import TAACLearner
+from corral.learners.taac.numpy_actor import numpy_actor_of
 from corral.learners.taac.settings import TAACConfig
 from corral.learners.taac.team import TeamRows
 from tests.api.multi_envs import Crowd, Table
@@ -489,6 +490,30 @@ def test_a_greedy_copy_takes_the_likeliest_action_whatever_the_batch() -> None:
         again = greedy.act(step, None, None)
         assert np.array_equal(again.extras["log_prob"], whole.extras["log_prob"])
         assert alone.action["one+two+three"].shape == (2, 3)
+
+
+@pytest.mark.parametrize("continuous", [False, True])
+def test_numpy_computes_what_torch_does_and_every_team_by_itself(
+    continuous: bool,
+) -> None:
+    with squad_pool(1, continuous=continuous) as pool:
+        learner = made_learner(pool, hidden=32, embedding=16)
+    mirror = numpy_actor_of(learner.actor, learner.team.agents)
+    assert mirror is not None
+    rng = np.random.default_rng(0)
+    obs = rng.normal(size=(23, 3, learner.team.numbers)).astype(np.float32)
+    present = rng.random((23, 3)) < 0.7
+    options = learner.actor.head.layer.out_features
+    allowed = None if continuous else rng.random((23, 3, options)) < 0.5
+    whole = mirror.outputs(obs, present, allowed)
+    tensors = [one if one is None else torch.tensor(one) for one in (present, allowed)]
+    by_torch = learner.actor(torch.tensor(obs), *tensors)[0].detach().numpy()
+    np.testing.assert_allclose(whole, by_torch, rtol=1e-4, atol=1e-5)
+    for row in range(23):
+        at = slice(row, row + 1)
+        mask = None if allowed is None else allowed[at]
+        alone = mirror.outputs(obs[at], present[at], mask)
+        assert np.array_equal(alone, whole[3 * row : 3 * row + 3])
 
 
 def test_another_copy_with_the_same_weights_does_the_same() -> None:

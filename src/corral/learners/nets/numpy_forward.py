@@ -7,7 +7,7 @@ weights, so that what it learns is seen here without a copy.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -50,8 +50,8 @@ class NumpyForward:
     def __init__(self, net: ActorCritic) -> None:
         self._head = net.head
         self._activation = net.actor.activation
-        self._actor = _views([*net.actor.layers, net.head.layer])
-        self._critic = _views([*net.critic.layers, net.value])
+        self._actor = views_of([*net.actor.layers, net.head.layer])
+        self._critic = views_of([*net.critic.layers, net.value])
         sizes = [weight.size for weight, _ in (*self._actor, *self._critic)]
         # With more it had better be left to torch.
         self.most_rows = LARGEST_PRODUCT // max(sizes)
@@ -86,7 +86,8 @@ class NumpyForward:
         return x
 
 
-def _views(layers: list[Any]) -> Layers:
+def views_of(layers: Iterable[Any]) -> Layers:
+    """The weights of dense layers, `(inputs, outputs)`, and their biases."""
     return [
         (layer.weight.detach().numpy().T, layer.bias.detach().numpy())
         for layer in layers

@@ -46,7 +46,7 @@ class Attention(nn.Module):  # type: ignore[misc]
         self.query, self.key, self.value, self.output = (
             dense(width, width, 1.0, generator) for _ in range(4)
         )
-        self._heads = heads
+        self.heads = heads
 
     def forward(self, x: Any, present: Any, itself: Any = None) -> Any:
         """(rows, agents, width), (rows, agents) -> (rows, agents, width).
@@ -93,7 +93,7 @@ class Attention(nn.Module):  # type: ignore[misc]
 
     def _apart(self, x: Any) -> Any:
         """The last axis as heads and their numbers."""
-        return x.unflatten(-1, (self._heads, -1))
+        return x.unflatten(-1, (self.heads, -1))
 
 
 class Actor(nn.Module):  # type: ignore[misc]
@@ -109,7 +109,7 @@ class Actor(nn.Module):  # type: ignore[misc]
         seen = 2 * width if config.own_embedding else width
         self.body = Layers(seen, hidden, hidden, generator=generator)
         self.head = head_for(space, hidden, generator, config.log_std_init)
-        self._own = config.own_embedding
+        self.own_embedding = config.own_embedding
 
     def forward(self, obs: Any, present: Any, allowed: Any = None) -> tuple[Any, Any]:
         """The head's outputs, `(rows x agents, ...)`, and what the agents attend to.
@@ -128,7 +128,7 @@ class Actor(nn.Module):  # type: ignore[misc]
         """What the head sees, `(rows, agents, ...)`, and what the agents attend to."""
         embedded = self.embedding(obs)
         attended = self.attention(embedded, present, itself)
-        seen = torch.cat([attended, embedded], -1) if self._own else attended
+        seen = torch.cat([attended, embedded], -1) if self.own_embedding else attended
         return functional.leaky_relu(self.body(seen)), attended
 
 

@@ -14,6 +14,7 @@ from corral.core import Decision, Generators, Step
 from corral.learners.policy import CHOSEN, FORWARD_ROWS, LOG_PROB
 from corral.learners.protocol import PolicyVariants
 from corral.learners.taac.nets import Actor
+from corral.learners.taac.numpy_actor import numpy_actor_of
 from corral.learners.taac.team import TeamSpaces
 from corral.learners.tensors import (
     Device,
@@ -34,8 +35,9 @@ class TeamPolicy(PolicyVariants):
     Its decisions have the extra `log_prob`, and for a Box `chosen`: the action before
     it was cut to the bounds of its space; one entry per agent.
 
-    Its variants, for evaluation, and `exact` compute in passes of a fixed size, so that
-    a row's last bits do not depend on the batch that it is part of.
+    Small nets on the CPU compute in numpy, every team by itself; others in torch, where
+    variants, for evaluation, and `exact` compute in passes of a fixed size. So a row's
+    last bits do not depend on the batch that it is part of.
     """
 
     def __init__(self, actor: Actor, team: TeamSpaces, device: Device) -> None:
@@ -43,6 +45,12 @@ class TeamPolicy(PolicyVariants):
         self._team = team
         self._device = device
         self._exact = False
+        self._numpy_actor = numpy_actor_of(actor, team.agents)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Of a copy: its numpy net has to use the weights of the copied net."""
+        self.__dict__.update(state)
+        self._numpy_actor = numpy_actor_of(self._actor, self._team.agents)
 
     def _with(self, greedy: bool) -> TeamPolicy:
         other = super()._with(greedy)
@@ -72,6 +80,8 @@ class TeamPolicy(PolicyVariants):
 
     def _outputs(self, obs: Array, alive: Array, allowed: Array | None) -> Array:
         """The head's outputs, a row for each agent."""
+        if self._numpy_actor is not None:
+            return self._numpy_actor.outputs(obs, alive, allowed)
         if not self._exact:
             return self._forward((obs, alive, allowed))
         inputs = (obs, alive) if allowed is None else (obs, alive, allowed)
@@ -80,10 +90,7 @@ class TeamPolicy(PolicyVariants):
             outputs = self._forward(parts)
             return outputs.reshape(-1, self._team.agents, outputs.shape[-1])
 
-        # As many rows of agents as other policies have in a pass: two workers with half
-        # of the teams each shall not compute twice as much.
-        teams = max(1, FORWARD_ROWS // self._team.agents)
-        whole: Array = in_passes(by_env, inputs, len(obs), teams)
+        whole: Array = in_passes(by_env, inputs, len(obs), FORWARD_ROWS)
         return whole.reshape(-1, whole.shape[-1])
 
     def _forward(self, inputs: Sequence[Array | None]) -> Array:
@@ -109,4 +116,5 @@ class TeamPolicy(PolicyVariants):
         other = copy.copy(self)
         other._device = torch.device(device)
         other._actor = copy.deepcopy(self._actor).to(other._device)
+        other._numpy_actor = numpy_actor_of(other._actor, self._team.agents)
         return other
