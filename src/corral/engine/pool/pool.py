@@ -13,11 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corral.core import Autoreset, EnvSpec, Step
-from corral.engine.adapters.factories import (
-    EnvSource,
-    Wrap,
-    factories_for,
-)
+from corral.engine.adapters.factories import EnvSource, Wrap, factories_for
 from corral.engine.adapters.task_delivery import TaskBy, way_for
 from corral.engine.executors.assign import Placement
 from corral.engine.executors.contract import Assignment, closed_on_error
