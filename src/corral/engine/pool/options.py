@@ -165,8 +165,8 @@ class PoolOptions:
             fewer = slots - slots % self.repeat
             near = f"{fewer} or {fewer + self.repeat}" if fewer else f"{self.repeat}"
             raise OptionError(
-                f"num_envs is {slots} and repeat is {self.repeat}: slots in groups of "
-                f"{self.repeat} are a multiple of it; use num_envs={near}"
+                f"num_envs is {slots} and repeat is {self.repeat}: num_envs must be a "
+                f"multiple of repeat; use num_envs={near}"
             )
 
     def restarts(self, kind: str) -> bool:

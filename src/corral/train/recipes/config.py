@@ -92,9 +92,9 @@ class RunConfig(BaseModel):
     pad: bool = False
     """(view: shared) equal spaces for agents that differ, by padding"""
     opponents: Literal["self", "random"] = "self"
-    """who plays the other agents: the same policy, or random moves against one agent"""
+    """policy of the other agents: self (the same one), or random moves"""
     evaluate_against: Literal["self", "random"] | None = None
-    """who plays them in evaluations; each agent in turn (default: as opponents)"""
+    """opponents in evaluations; agents play in turn (default: as opponents)"""
     network: str = ""
     """module:function or module:Class that makes your own torch networks: encoder,
     actor, critic (default: Corral's, by the spaces)"""
