@@ -114,8 +114,8 @@ def test_an_item_that_raises_is_named_by_its_index():
 class OneIn(InProcess):
     """Crews of threads: nothing is started."""
 
-    def start(self, name, cpus, node=None):
-        link = super().start(name, cpus, node)
+    def start(self, name, cpus, limit, node=None):
+        link = super().start(name, cpus, limit, node)
         host = self.hosts[link.handle][0]
         hire = host._hire
         serial = CrewOptions(backend="serial")
@@ -345,6 +345,60 @@ def test_too_few_cpus_are_refused():
         ClusterError, match=r"too few free CPUs: 3 sites of 2 CPUs.*2 fit.*2, 2"
     ):
         cluster_of("CartPole-v1", 4, 3, InProcess({"a": 2, "b": 2}), cpus_per_site=2)
+
+
+class GivesBack(InProcess):
+    """Other jobs have all CPUs until the nodes have been looked at `looks` times."""
+
+    looks = 3
+
+    def nodes(self):
+        self.looks -= 1
+        found = super().nodes()
+        return [one._replace(free=0.0) for one in found] if self.looks > 0 else found
+
+
+def test_cpus_that_are_given_back_are_waited_for():
+    engine = GivesBack({"a": 2})
+    with cluster_of("CartPole-v1", 4, 2, engine) as cluster:
+        assert len(cluster.shards) == 2
+    engine.looks = 3
+    assert map_on("auto", str, "ab", CrewOptions(backend="serial"), engine) == [
+        "a",
+        "b",
+    ]
+
+
+def test_too_few_cpus_in_all_are_refused_at_once():
+    engine = GivesBack({"a": 2})
+    with pytest.raises(ClusterError, match="too few free CPUs"):
+        cluster_of("CartPole-v1", 4, 3, engine)
+    assert engine.looks == 2
+
+
+class FreesLate(InProcess):
+    """An ended host keeps its CPUs for some looks at the nodes."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        self.ended = []
+
+    def nodes(self):
+        found = super().nodes()
+        self.ended = [(name, looks - 1) for name, looks in self.ended if looks]
+        kept = [name for name, _ in self.ended]
+        return [one._replace(free=one.free - kept.count(one.id)) for one in found]
+
+    def end(self, link):
+        self.ended.append((self.hosts[link.handle][1], 3))
+        super().end(link)
+
+
+def test_a_closed_cluster_has_given_its_cpus_back():
+    engine = FreesLate({"a": 2, "b": 2})
+    with cluster_of("CartPole-v1", 4, 4, engine):
+        assert [node.free for node in engine.nodes()] == [0, 0]
+    assert not engine.ended and [node.free for node in engine.nodes()] == [2, 2]
 
 
 def test_other_versions_are_refused_by_name():

@@ -18,7 +18,8 @@ from contextlib import suppress
 from typing import Any
 
 from corral.cluster.engine import Link, Node, SiteGone
-from corral.cluster.host import SiteHost
+from corral.cluster.host import UNLIMITED, SiteHost
+from corral.cluster.kill_timer import killed_after
 from corral.cluster.shipping import Parcel
 from corral.engine.executors.assign import usable_cores
 from corral.errors import ClusterError, OptionError, requires
@@ -32,6 +33,8 @@ with requires("a cluster needs Ray: pip install 'corral[ray]' ({error})"):
 
 # Seconds for a connection, and for the head node's first answer.
 CONNECT_SECONDS, ANSWER_SECONDS = 3.0, 6.0
+# An actor ends by itself so many seconds after the driver noticed that it is late.
+GRACE_SECONDS = 0.2
 # How often an actor looks for its raylet, where the system cannot tell it.
 WATCH_SECONDS = 0.2
 
@@ -83,7 +86,9 @@ class RayEngine:
         """Put a value into the object store; a node fetches it once."""
         return ray.put(value)
 
-    def start(self, name: str, cpus: int, node: str | None = None) -> Link:
+    def start(
+        self, name: str, cpus: int, limit: float | None, node: str | None = None
+    ) -> Link:
         """Start an actor; do not wait for it."""
         options: dict[str, Any] = {
             "num_cpus": cpus,
@@ -94,7 +99,7 @@ class RayEngine:
         if node is not None:
             options["scheduling_strategy"] = NodeAffinitySchedulingStrategy(node, False)
         actor = ray.remote(SiteActor).options(**options)
-        return Link(actor.remote(name, cpus, self._working_dir is not None))
+        return Link(actor.remote(name, cpus, limit, self._working_dir is not None))
 
     def call(self, link: Link, method: str, *args: Any) -> Any:
         """Call a method of an actor; do not wait."""
@@ -141,12 +146,15 @@ class SiteActor:
     Args:
         name: how Ray's log lines name it.
         cpus: of the site.
+        limit: seconds for a call.
         has_files: whether the working directory was sent along.
     """
 
-    def __init__(self, name: str, cpus: int, has_files: bool) -> None:
+    def __init__(
+        self, name: str, cpus: int, limit: float | None, has_files: bool
+    ) -> None:
         end_with(os.getppid())
-        self._name = name
+        self._name, self._limit = name, limit
         self._host = SiteHost(cpus, os.getcwd() if has_files else None)
 
     def about(self, packages: Sequence[str]) -> tuple[str, dict[str, str]]:
@@ -157,7 +165,11 @@ class SiteActor:
         self, method: str, args: Parcel, policy: Any = None, weights: Any = None
     ) -> Parcel:
         """Call a method of the site."""
-        return self._host.call(method, args, policy, weights)
+        # `ray.kill` asks a process to end, which one that was stopped does not answer:
+        # Ray uses a signal after 5 s more.
+        limit = None if method in UNLIMITED else self._limit
+        with killed_after(limit and limit + GRACE_SECONDS):
+            return self._host.call(method, args, policy, weights)
 
     def dismiss(self) -> None:
         """End the crew of a map."""
