@@ -1,11 +1,13 @@
 """Sites in this process, without Ray: the same numbers as one pool."""
 
-import gymnasium
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from in_process import InProcess, cluster_of
 from scenes import (
     PARTS,
+    Recall,
     Rooms,
     Tilt,
     Walker,
@@ -13,6 +15,7 @@ from scenes import (
     assert_same_rollouts,
     collected,
     draw_task,
+    make_trial,
 )
 
 import corral
@@ -52,16 +55,16 @@ def test_dicts_tasks_carries_and_weights_too(autoreset):
     assert [rollout.version[0, 0] for rollout in ours] == [1, 2, 2]
 
 
-def test_trials_too():
-    def trial():
-        return corral.Trials(gymnasium.make("CartPole-v1"), episodes=2)
-
+def test_trials_with_tasks_and_carries_too():
     def play(pool):
-        return corral.run_episodes(pool, Tilt(), episodes=9)
+        return corral.run_episodes(pool, Recall(), episodes=9)
 
-    with cluster_of(trial, 5, 3) as cluster:
+    with cluster_of(make_trial, 5, 3, **ROOMS) as cluster:
         ours = play(cluster)
-    with corral.Pool(trial, 4, seed=0, backend="serial") as pool:
+        assert_same_rollouts(
+            collected(cluster, Recall()), local(Recall(), make_trial, 5, **ROOMS)
+        )
+    with corral.Pool(make_trial, 4, seed=0, backend="serial", **ROOMS) as pool:
         assert_same_episodes(ours, play(pool))
 
 
@@ -152,6 +155,21 @@ def test_a_site_that_acted_with_other_weights_is_refused():
         copies.policy.take = lambda orders: None
         policy.gain = policy.gain * 2
         with pytest.raises(OrderError, match="version 1 of the weights; expected 2"):
+            collector.collect(2)
+
+
+@pytest.mark.parametrize("generation", [0, 2])
+def test_a_fragment_of_another_generation_is_refused(generation):
+    engine = InProcess()
+    with cluster_of(Rooms, 4, 2, engine, on_node_loss="restart", **ROOMS) as cluster:
+        collector = corral.Collector(cluster, Walker())
+        engine.lose = {len(engine.calls) + 1}
+        collector.end_episodes(1)
+        assert cluster.generation(1) == 1
+        host = max(engine.hosts.items())[1][0]
+        host._site._setup = replace(host._site._setup, generation=generation)
+        text = f"site 1 answered as generation {generation}; expected 1"
+        with pytest.raises(OrderError, match=text):
             collector.collect(2)
 
 
