@@ -128,6 +128,8 @@ def assert_equal(one, other, where=""):
     elif isinstance(one, np.ndarray):
         assert one.dtype == other.dtype, (where, one.dtype, other.dtype)
         assert np.array_equal(one, other), where
+    elif hasattr(one, "detach"):
+        assert_equal(one.detach().numpy(), other.detach().numpy(), where)
     else:
         assert one == other, where
 
