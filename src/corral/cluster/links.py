@@ -16,12 +16,7 @@ from typing import Any
 
 from corral.cluster.engine import NO_PARTS, Engine, Link, Parts, SiteGone
 from corral.cluster.room import wait_for_cpus
-from corral.cluster.shipping import (
-    check_versions,
-    opened,
-    parcel,
-    versions,
-)
+from corral.cluster.shipping import check_versions, opened, parcel, versions
 from corral.cluster.site import Answer
 from corral.engine.faults.report import one_error_for
 from corral.engine.faults.restart_limits import RestartBudget

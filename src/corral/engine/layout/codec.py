@@ -26,14 +26,7 @@ from gymnasium import spaces
 
 from corral.core import EnvSpec
 from corral.engine.layout.composite import DictCodec, TupleCodec
-from corral.engine.layout.contract import (
-    Array,
-    Codec,
-    Decode,
-    Encode,
-    Mail,
-    Split,
-)
+from corral.engine.layout.contract import Array, Codec, Decode, Encode, Mail, Split
 from corral.engine.layout.leaves import ArrayCodec, MailedCodec, check_count
 
 __all__ = ["Codec", "Codecs", "StandIn", "codec_for", "register_codec"]

@@ -7,17 +7,13 @@ from contextlib import suppress
 from dataclasses import fields
 from threading import get_ident
 from time import perf_counter
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from corral.core import Autoreset, EnvSpec, Step
-from corral.engine.adapters.factories import (
-    EnvSource,
-    Wrap,
-    factories_for,
-)
+from corral.engine.adapters.factories import EnvSource, Wrap, factories_for
 from corral.engine.adapters.task_delivery import TaskBy, way_for
 from corral.engine.executors.assign import Placement
 from corral.engine.executors.contract import Assignment, closed_on_error
@@ -43,13 +39,12 @@ from corral.engine.pool.receive import Receiver, StaleViews
 from corral.engine.pool.recovery import Recovery
 from corral.engine.pool.state import (
     ACTING,
-    CLOSED,
-    HAVE_WORKERS,
     OPEN,
     Chosen,
     Lifecycle,
     PoolState,
     Slots,
+    WorkersOwner,
     chosen_slots,
 )
 from corral.engine.pool.stats import Stats, stats_of
@@ -57,7 +52,7 @@ from corral.engine.worker.autoreset import SAME_STEP
 from corral.errors import EnvError, Fault, OptionError, OrderError, SpaceMismatch
 
 
-class Pool:
+class Pool(WorkersOwner):
     """Many environments behind send and recv.
 
     Args:
@@ -730,32 +725,3 @@ class Pool:
                 'workers; use call or get_attr, or backend="serial"'
             )
         return self._executor.envs
-
-    @property
-    def closed(self) -> bool:
-        """Whether the pool has been closed."""
-        return self._lifecycle.state == CLOSED
-
-    def close(self, timeout: float | None = None) -> None:
-        """Close every env and end every worker; bounded, idempotent, never raises."""
-        if self._lifecycle.state in HAVE_WORKERS:
-            try:
-                self._lifecycle.close()
-            finally:  # a signal handler may raise at any line
-                self._executor.close(timeout)
-
-    def __enter__(self) -> Pool:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError(
-            "a pool owns workers and memory, so it cannot be copied or pickled; make "
-            "another pool with the same arguments"
-        )
-
-    def __del__(self) -> None:
-        if hasattr(self, "_lifecycle"):  # otherwise the arguments were refused
-            self.close()

@@ -39,11 +39,7 @@ from corral.rollouts.site_group import SiteGroup
 from corral.train.recipes.config import RunConfig, learner_settings, wants_of
 from corral.train.recipes.resolve import recipe_module
 from corral.train.recipes.trials import trials_of
-from corral.train.run.acting import (
-    acting_policy,
-    check_own_collector,
-    place_of_acting,
-)
+from corral.train.run.acting import acting_policy, check_own_collector, place_of_acting
 from corral.train.run.checkpoint import Checkpoint
 from corral.train.run.named_code import (
     curriculum_of,
