@@ -22,6 +22,10 @@ MORE = {
     "plain": {},
     "scaled": {"normalise_obs": True, "normalise_reward": True},
     "remembering": {"ppo.memory": "gru", "ppo.memory_size": 4},
+    "trials": {
+        **{"ppo.memory": "gru", "ppo.memory_size": 4},
+        **{"trials.episodes": 2, "trials.train_tasks": 0},
+    },
 }
 
 
@@ -50,6 +54,32 @@ def test_a_run_on_sites_learns_the_weights_of_a_run_here(kind):
     assert one.update == other.update == 6
     assert same(one.learner, other.learner)
     assert same(one.normalisers, other.normalisers)
+
+
+def test_overlapping_updates_learn_the_same_weights_too():
+    settings = {
+        **{"learner": "sac", "num_envs": 4, "total_steps": 4 * 8 * 9, "video": "never"},
+        **{"sac.rows": 8, "sac.random_steps": 32, "sac.hidden": [8], "sac.overlap": 1},
+        **{"sac.updates": 4, "sac.batch_size": 16, "backend": "serial"},
+        **{"isolation": "shared", "sac.replay_size": 512},
+        **{"normalise_obs": False, "normalise_reward": False},
+    }
+    places = {"there": {"cluster": {"sites": 3, "cpus_per_site": 1}}}
+    places["here"] = {"act_in": "workers"}
+    ends = {}
+    for name, place in places.items():
+        run = begin("pendulum", {**settings, **place}, out=Path(name))
+        ends[name] = Checkpoint.load(lead(run, 6).last)
+    assert ends["there"].learner["done"]["updates"] > 0
+    assert same(ends["there"].learner, ends["here"].learner)
+
+
+def test_a_learner_that_collects_by_itself_is_refused_in_a_line():
+    pytest.importorskip("stable_baselines3")
+    settings = {"cluster": {"sites": 1}, "learner": "sb3_ppo", "total_steps": 64}
+    text = r"^cluster is set, and sb3_ppo collects .* leave cluster out, [^\n]*$"
+    with pytest.raises(OptionError, match=text):
+        begin("cartpole", {**settings, "num_envs": 2}, out=Path("sb3"))
 
 
 def test_the_address_alone_is_enough():

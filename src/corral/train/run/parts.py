@@ -285,6 +285,8 @@ def _cluster_opener(config: RunConfig, own: OpenPool | None) -> OpenPool:
             f"cluster: recipe {config.recipe} makes its envs on this machine; leave "
             "cluster out"
         )
+    if learner_class(config.learner).needs_pool:  # which is not on this machine
+        check_own_collector(config)
     # By name: it is a room above this one.
     there = importlib.import_module("corral.cluster.run_envs")
     opened: OpenPool = functools.partial(open_pool, make=there.open_sites)
