@@ -364,10 +364,23 @@ def a_run_whose_updates_overlap_does_too(ray):
     check_runs(ray, "pendulum", settings, (2,))
 
 
-def typed(*arguments):
-    """`corral train`, as it is typed."""
-    command = [sys.executable, "-m", "corral", "train", *arguments]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+def typed(ray, *arguments):
+    """`corral`, as it is typed on a machine of the cluster."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "corral", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, "RAY_ADDRESS": ray.address},
+    )
+
+
+def the_doctor_says_what_is_reachable(ray):
+    doctor = typed(ray, "doctor", "--cluster", "auto")
+    said, _ = doctor.communicate(timeout=120)
+    assert said.count(": the same versions") == said.count("2 CPUs, 2 free") == 3, said
+    assert "3 sites of 2 CPUs fit" in said and "noticed after about 3 s" in said, said
+    assert "token authentication is off" in said and doctor.returncode == 3, said
 
 
 def a_killed_run_that_is_resumed_learns_the_same(ray):
@@ -380,16 +393,16 @@ def a_killed_run_that_is_resumed_learns_the_same(ray):
     settings = {**SMALL, **SCALED, **rest, **few}
     with runs_folder() as folder:
         given = [f"--set={key}={value}" for key, value in settings.items()]
-        there = ["--cluster", ray.address, "--set", "cluster.cpus_per_site=2"]
+        there = ["--cluster", "auto", "--set", "cluster.cpus_per_site=2"]
         run, last = folder / "there", folder / "there" / "checkpoints" / "last.pt"
-        driver = typed("cartpole", f"--out={run}", *there, *given)
+        driver = typed(ray, "train", "cartpole", f"--out={run}", *there, *given)
         while driver.poll() is None:
             if last.exists() and Checkpoint.load(last).update >= 2:
                 driver.kill()
         output, _ = driver.communicate()
         assert driver.returncode == -raylets.KILL, output[-4000:]
         killed_at = Checkpoint.load(last).update
-        again = typed(f"--resume={run}", "--set", "cluster.sites=2")
+        again = typed(ray, "train", f"--resume={run}", "--set", "cluster.sites=2")
         output, _ = again.communicate(timeout=120)
         assert again.returncode == 0, output[-4000:]
         here = {**settings, "act_in": "workers", "backend": "serial"}

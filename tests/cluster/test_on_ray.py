@@ -85,6 +85,7 @@ def test_losses_and_nodes_that_join():
 @pytest.mark.slow
 def test_bad_input_is_refused():
     on_raylets(
+        "the_doctor_says_what_is_reachable",
         "other_versions_are_refused_by_name",
         "bad_input_is_refused_in_seconds",
         seconds=300,
