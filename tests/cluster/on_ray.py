@@ -225,6 +225,7 @@ def a_killed_driver_leaves_nothing(ray):
 
 
 def modules_travel_in_a_working_dir(ray):
+    """On one raylet: several on a host would unpack it to the same folder."""
     with tempfile.TemporaryDirectory() as folder:
         text = "import gymnasium\ndef make(): return gymnasium.make('CartPole-v1')\n"
         (Path(folder) / "sent_along.py").write_text(text)
@@ -303,8 +304,11 @@ def bad_input_is_refused_in_seconds(ray):
 
 
 SMALL = {"ppo.n_epochs": 2, "ppo.hidden": [8], "video": "never", "num_envs": 6}
+SMALL |= {"workers": 1}
 MEMORY = {"ppo.memory": "gru", "ppo.memory_size": 4}
 SCALED = {"normalise_obs": True, "normalise_reward": True}
+# Without workers beside the actor, each of which would import torch.
+IN_ACTORS = {"backend": "serial", "isolation": "shared"}
 
 
 @contextmanager
@@ -329,7 +333,7 @@ def learnt(recipe, settings, folder, sites=0):
 
 def check_runs(ray, recipe, settings, counts):
     """Runs on so many raylets learn the weights of a run here."""
-    here = {**settings, "act_in": "workers", "backend": "serial", "isolation": "shared"}
+    here = {**settings, **IN_ACTORS, "act_in": "workers"}
     with runs_folder() as folder:
         wanted = learnt(recipe, here, folder)
         for sites in counts:
@@ -345,13 +349,13 @@ def a_run_learns_the_weights_of_one_machine(ray):
 
 def a_run_of_ant_does_too(ray):
     settings = {**SMALL, **SCALED, "ppo.n_steps": 16, "total_steps": 9 * 6 * 16}
-    check_runs(ray, "ant", settings, (1, 2, 3))
+    check_runs(ray, "ant", {**settings, **IN_ACTORS}, (1, 2, 3))
 
 
 def a_run_of_trials_with_a_memory_does_too(ray):
     trials = {"trials.episodes": 2, "trials.train_tasks": 0}
     settings = {**SMALL, **MEMORY, **trials, "ppo.n_steps": 32, "total_steps": 9 * 192}
-    check_runs(ray, "cartpole", settings, (2,))
+    check_runs(ray, "cartpole", {**settings, **IN_ACTORS}, (2,))
 
 
 def a_run_whose_updates_overlap_does_too(ray):
@@ -361,7 +365,7 @@ def a_run_whose_updates_overlap_does_too(ray):
         **{"sac.updates": 4, "sac.batch_size": 16, "sac.replay_size": 512},
         **dict.fromkeys(SCALED, False),
     }
-    check_runs(ray, "pendulum", settings, (2,))
+    check_runs(ray, "pendulum", {**settings, **IN_ACTORS}, (2,))
 
 
 def typed(ray, *arguments):
@@ -445,9 +449,11 @@ def a_wrong_or_missing_token_is_refused(ray):
 
 
 def main(names: list[str]) -> None:
-    if names == ["a_wrong_or_missing_token_is_refused"]:
+    count = 3
+    if "a_wrong_or_missing_token_is_refused" in names:
         os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=TOKEN)
-    with raylets.raylets() as ray:
+        count = 1
+    with raylets.raylets(count) as ray:
         for name in names:
             began = time.monotonic()
             globals()[name](ray)
