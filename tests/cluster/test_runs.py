@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-import torch
+from few_updates import lead, same
 from in_process import InProcess
 
 from corral.cluster import run_envs
@@ -39,26 +39,6 @@ def without_ray(monkeypatch, tmp_path):
         return Cluster.with_options(env, num_envs, asked, options, InProcess())
 
     monkeypatch.setattr(run_envs, "open_sites", open_sites)
-
-
-def lead(training, updates):
-    with training:
-        while training.progress.update < updates:
-            rollout = training.collect()
-            training.log(rollout, training.learn(rollout))
-            if training.progress.update % 2 == 0:
-                training.checkpoint()
-    return training.directory
-
-
-def same(ours, theirs):
-    if isinstance(ours, dict):
-        return ours.keys() == theirs.keys() and all(
-            same(ours[key], theirs[key]) for key in ours
-        )
-    if isinstance(ours, torch.Tensor):
-        return torch.equal(ours, theirs)
-    return bool((ours == theirs).all()) if hasattr(ours, "shape") else ours == theirs
 
 
 @pytest.mark.parametrize("kind", MORE)

@@ -306,4 +306,4 @@ def map_once(
 def check_function(fn: object) -> None:
     """Refuse what cannot be called."""
     if not callable(fn):
-        raise OptionError(f"the function is {fn!r}, which cannot be called")
+        raise OptionError(f"fn is {fn!r}; pass a function, or another callable")

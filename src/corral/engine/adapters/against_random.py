@@ -50,7 +50,7 @@ class AgainstRandom(AgentsWrapper):
         self._samplers: dict[Agent, Any] = {}
 
     def set_task(self, seat: int) -> None:
-        """Set who plays the next episode: a number of `possible_agents`."""
+        """Set the player of the next episode: a number of `possible_agents`."""
         if not 0 <= int(seat) < len(self.possible_agents):
             raise OptionError(
                 f"the seat is {seat}; this env has seats 0 to "

@@ -30,7 +30,6 @@ class AgentsWrapper:
         return self.env.render()
 
     def close(self) -> None:
-        """Close the env."""
         self.env.close()
 
     def __getattr__(self, name: str) -> Any:

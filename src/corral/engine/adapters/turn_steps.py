@@ -37,7 +37,6 @@ class TurnSteps(AgentsWrapper):
     def reset(
         self, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[dict[Agent, Any], dict[Agent, Any]]:
-        """Start an episode."""
         self.env.reset(seed=seed, options=options)
         self.agents = list(self.env.agents)
         self._let_the_dead_pass({})

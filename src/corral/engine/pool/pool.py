@@ -238,8 +238,7 @@ class Pool(WorkersOwner):
         if options.batched:
             self._batches = BatchedEnvs(self.spec, executor.shards)
             self._batches.check_mode(self._mode)
-            self._batches.check_restarts(options.restarts_workers)
-            self._batches.check_repeat(options.repeat)
+            self._batches.check_options(options.restarts_workers, options.repeat)
         self._action_check = limits_for(self.spec) if self.check_actions else None
         self._state = PoolState(self.num_envs, executor.control.done)
         self._inline = executor.inline and not codecs.action.mailed
