@@ -327,15 +327,14 @@ def open_pool(
     asked: dict[str, Any] = {"backend": backend, "workers": workers}
     if (tasks := tasks_of(config)) is not None:
         asked["sample_task"] = tasks
-    if not config.batched:
-        options = pool_options(config, **asked)
-        factory = env_factory(config, evaluating=evaluating)
-        opened: Pool = make(config, factory, config.num_envs, options)
-        return opened
-    check_batched(config)
-    asked |= {"env_kwargs": config.env_kwargs, "wrappers": wrappers_of(config)}
-    options = pool_options(config, batched=True, **asked)
-    opened = make(config, config.env, config.num_envs, options)
+    env: Any = config.env
+    if config.batched:
+        check_batched(config)
+        asked |= {"env_kwargs": config.env_kwargs, "wrappers": wrappers_of(config)}
+    else:
+        env = env_factory(config, evaluating=evaluating)
+    options = pool_options(config, batched=config.batched, **asked)
+    opened: Pool = make(config, env, config.num_envs, options)
     return opened
 
 
