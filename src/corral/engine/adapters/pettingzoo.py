@@ -39,11 +39,11 @@ def adapt_multi(
         env = parallel_form(env) if parallel == TURNS else _converted(env)
     if has_agents(env):
         return ParallelAdapter(env, state)
-    hint = "; does it end in `return env`?" if env is None else ""
+    hint = "; does its function end in `return env`?" if env is None else ""
     if isinstance(env, gymnasium.Env):
         hint = "; it has one agent: use corral.make"
     raise OptionError(
-        f"the factory returned {type(env).__name__} ({env!r:.80}), which is neither "
+        f"env is {type(env).__name__} ({env!r:.80}), which is neither "
         f"PettingZoo's ParallelEnv nor its AECEnv{hint}"
     )
 

@@ -167,8 +167,8 @@ def team_of(env: Any, turns: bool, state: bool) -> Team:
     possible = getattr(env, "possible_agents", None)
     if not possible:
         raise OptionError(
-            f"{env} has no possible_agents; it must list every agent that may ever "
-            "appear, since the arrays have room for all of them"
+            f"env has no agents: {env} has no possible_agents; it must list every "
+            "agent that may ever appear, since the arrays have room for all of them"
         )
     agents = tuple(possible)
     if len(set(agents)) < len(agents):
