@@ -70,26 +70,27 @@ def test_numbers_are_those_of_one_machine_and_a_lost_site_comes_back():
 
 
 @pytest.mark.slow
-def test_losses_and_nodes_that_join():
+def test_losses_nodes_that_join_and_bad_input():
     on_raylets(
         "a_killed_raylet_takes_its_processes_along",
         "a_stopped_actor_is_ended_at_the_deadline",
         "a_killed_driver_leaves_nothing",
         "a_loss_is_an_error_with_what_had_come_back",
         "a_node_that_joins_is_used_after_the_next_end_of_episodes",
-        "modules_travel_in_a_working_dir",
-        seconds=500,
+        "the_doctor_says_what_is_reachable",
+        "other_versions_are_refused_by_name",
+        "bad_input_is_refused_in_seconds",
+        seconds=600,
     )
 
 
 @pytest.mark.slow
-def test_bad_input_is_refused():
+def test_tokens_and_folders_that_are_sent_along():
     on_raylets(
-        "other_versions_are_refused_by_name",
-        "bad_input_is_refused_in_seconds",
+        "a_wrong_or_missing_token_is_refused",
+        "modules_travel_in_a_working_dir",
         seconds=300,
     )
-    on_raylets("a_wrong_or_missing_token_is_refused", seconds=200)
 
 
 @pytest.mark.slow

@@ -19,6 +19,7 @@ from scenes import (
 )
 
 import corral
+from corral.cluster import room
 from corral.cluster.map_items import map_on
 from corral.engine.crew import CrewOptions
 from corral.engine.worker.seeds import SeedDomain, episode_seed
@@ -385,6 +386,13 @@ def test_cpus_that_are_given_back_are_waited_for():
         "a",
         "b",
     ]
+
+
+def test_cpus_that_stay_in_use_are_not_waited_for_for_long(monkeypatch):
+    monkeypatch.setattr(room, "OPEN_SECONDS", 0.0)
+    engine = GivesBack({"a": 2})
+    with pytest.raises(ClusterError, match=r"too few free CPUs.*nodes: 0\."):
+        cluster_of("CartPole-v1", 4, 2, engine)
 
 
 def test_too_few_cpus_in_all_are_refused_at_once():

@@ -350,6 +350,8 @@ def _reason(error: exceptions.RayError) -> str:
     if isinstance(error, exceptions.NodeDiedError):
         return "its node was lost"
     text = str(error)
+    if "creation task" in text:
+        return f"its process could not start: {_line(error)}"
     if "node" in text and ("dead" in text or "died" in text or "terminated" in text):
         return "its node was lost, or its process was ended"
     return "its process has ended"

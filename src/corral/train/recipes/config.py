@@ -185,7 +185,8 @@ class RunConfig(BaseModel):
     stop_at: float | None = None
     """value of best_metric that ends the run (default: none)"""
     checkpoint_every: PositiveInt | None = None
-    """updates between checkpoints, which end episodes (default: a tenth of the run)"""
+    """updates between checkpoints; each ends the running episodes (default: a tenth of
+    the run)"""
     keep_checkpoints: NonNegativeInt = 0
     """number of earlier checkpoints to keep beside last and best, the newest ones, in
     checkpoints/history (default: 0)"""
