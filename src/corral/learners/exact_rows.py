@@ -180,8 +180,12 @@ class _FullSizes(TorchFunctionMode):  # type: ignore[misc]
     ) -> Any:
         """`functional.scaled_dot_product_attention`; not all of its arguments."""
         scale, width = query.shape[-1] ** -0.5, value.shape[-1]
-        full = [_full_width(part).contiguous() for part in (query, key, value)]
-        found = functional.scaled_dot_product_attention(*full, attn_mask, scale=scale)
+        query, key, value = (
+            _full_width(part).contiguous() for part in (query, key, value)
+        )
+        found = functional.scaled_dot_product_attention(
+            query, key, value, attn_mask, scale=scale
+        )
         return found[..., :width]
 
 
