@@ -47,7 +47,9 @@ class InProcess:
         self.puts.append(deepcopy(value))
         return self.puts[-1]
 
-    def start(self, name: str, cpus: int, node: str | None = None) -> Link:
+    def start(
+        self, name: str, cpus: int, limit: float | None, node: str | None = None
+    ) -> Link:
         fitting = [one for one in self.nodes() if one.free >= cpus]
         chosen = max(fitting, key=lambda one: (one.id == node, one.free))
         number = next(self._numbers)

@@ -62,8 +62,9 @@ def raylets(count=3, cpus=2):
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def add_node(cluster, cpus=2):
-    return cluster.add_node(num_cpus=cpus, object_store_memory=STORE, wait=False)
+def add_node(cluster, cpus=2, **options):
+    given = {"object_store_memory": STORE, "wait": False, **options}
+    return cluster.add_node(num_cpus=cpus, **given)
 
 
 def end_all(folder: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import fields, is_dataclass
+
 import gymnasium
 import numpy as np
 from gymnasium import spaces
@@ -70,6 +72,27 @@ class Walker:
         self.gain = np.array(weights["gain"])
 
 
+def make_trial():
+    """Two episodes of one task, with the action and reward before each observation."""
+    flat = gymnasium.wrappers.FlattenObservation(Rooms())
+    return corral.Trials(flat, episodes=2, previous=True)
+
+
+class Recall:
+    """For trials: what it has seen is in its carry, across the inner episodes."""
+
+    def initial_carry(self, rows):
+        return np.zeros((rows, 2))
+
+    def act(self, step, carry, rng):
+        carry = 0.5 * carry + step.obs[:, :2]
+        action = np.clip(0.3 * rng.normal(2) - 0.1 * carry, -1, 1).astype(np.float32)
+        return corral.Decision(action, carry)
+
+    def value(self, obs, carry):
+        return obs[:, 0].astype(np.float64) + carry[:, 0]
+
+
 class Tilt:
     """For CartPole: draws, and depends on its own row alone."""
 
@@ -94,9 +117,19 @@ def assert_equal(one, other, where=""):
         assert one.keys() == other.keys(), where
         for key in one:
             assert_equal(one[key], other[key], f"{where}.{key}")
+    elif isinstance(one, (list, tuple)):
+        assert len(one) == len(other), where
+        for number, pair in enumerate(zip(one, other, strict=True)):
+            assert_equal(*pair, f"{where}[{number}]")
+    elif is_dataclass(one):
+        for field in fields(one):
+            pair = (getattr(each, field.name) for each in (one, other))
+            assert_equal(*pair, f"{where}.{field.name}")
     elif isinstance(one, np.ndarray):
         assert one.dtype == other.dtype, (where, one.dtype, other.dtype)
         assert np.array_equal(one, other), where
+    elif hasattr(one, "detach"):
+        assert_equal(one.detach().numpy(), other.detach().numpy(), where)
     else:
         assert one == other, where
 

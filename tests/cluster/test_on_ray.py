@@ -2,8 +2,10 @@
 
 import importlib.util
 import os
+import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -19,15 +21,15 @@ pytestmark = [
 HERE = Path(__file__).parent
 
 
-def on_raylets(*sentences: str, seconds: float) -> None:
-    """Run functions of `on_ray`; the process group ends with the test."""
+def output_of(*arguments: str, seconds: float, **environ: str) -> str:
+    """Run Python; its process group ends with the test."""
     process = subprocess.Popen(
-        [sys.executable, str(HERE / "on_ray.py"), *sentences],
+        [sys.executable, *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "OMP_NUM_THREADS": "1", **environ},
     )
     try:
         output, _ = process.communicate(timeout=seconds)
@@ -36,40 +38,68 @@ def on_raylets(*sentences: str, seconds: float) -> None:
             os.killpg(process.pid, 9)
             process.communicate()
     assert process.returncode == 0, output[-8000:]
+    return output
+
+
+def on_raylets(*sentences: str, seconds: float) -> None:
+    """Run functions of `on_ray`, on one Ray cluster."""
+    output = output_of(str(HERE / "on_ray.py"), *sentences, seconds=seconds)
     for sentence in sentences:
         assert f"\n{sentence}: " in f"\n{output}", output[-8000:]
+
+
+def test_the_guides_example_runs_on_a_ray_of_this_machine(tmp_path):
+    guide = (HERE.parents[1] / "docs" / "guides" / "cluster.md").read_text()
+    block = re.search(r"^```python no-run\n(.*?)^```$", guide, re.M | re.S)[1]
+    assert 'address="local"' in block
+    (tmp_path / "example.py").write_text(block)
+    with tempfile.TemporaryDirectory(prefix="corral-ray-", dir="/tmp") as folder:
+        told = {"RAY_TMPDIR": folder, "RAY_USAGE_STATS_ENABLED": "0"}
+        said = output_of(str(tmp_path / "example.py"), seconds=170, **told)
+    assert "(128, 16) node " in said
 
 
 @pytest.mark.first
 def test_numbers_are_those_of_one_machine_and_a_lost_site_comes_back():
     on_raylets(
         "the_numbers_are_those_of_one_machine",
+        "a_cluster_finds_the_cpus_of_the_one_before",
         "a_killed_actor_is_started_again",
         seconds=170,
     )
 
 
 @pytest.mark.slow
-def test_losses_and_nodes_that_join():
+def test_losses_nodes_that_join_and_bad_input():
     on_raylets(
         "a_killed_raylet_takes_its_processes_along",
         "a_stopped_actor_is_ended_at_the_deadline",
         "a_killed_driver_leaves_nothing",
         "a_loss_is_an_error_with_what_had_come_back",
         "a_node_that_joins_is_used_after_the_next_end_of_episodes",
-        "modules_travel_in_a_working_dir",
-        seconds=500,
+        "the_doctor_says_what_is_reachable",
+        "other_versions_are_refused_by_name",
+        "bad_input_is_refused_in_seconds",
+        seconds=600,
     )
 
 
 @pytest.mark.slow
-def test_bad_input_is_refused():
-    on_raylets("bad_input_is_refused_in_seconds", seconds=300)
-    on_raylets("a_wrong_or_missing_token_is_refused", seconds=200)
+def test_tokens_and_folders_that_are_sent_along():
+    on_raylets(
+        "a_wrong_or_missing_token_is_refused",
+        "modules_travel_in_a_working_dir",
+        seconds=300,
+    )
 
 
 @pytest.mark.slow
 def test_runs_learn_the_weights_of_one_machine():
     on_raylets(
-        "a_run_learns_the_weights_of_one_machine", "a_run_of_ant_does_too", seconds=400
+        "a_run_learns_the_weights_of_one_machine",
+        "a_run_of_ant_does_too",
+        "a_run_of_trials_with_a_memory_does_too",
+        "a_run_whose_updates_overlap_does_too",
+        "a_killed_run_that_is_resumed_learns_the_same",
+        seconds=500,
     )

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-import torch
+from few_updates import lead, same
 from in_process import InProcess
 
 from corral.cluster import run_envs
@@ -22,6 +22,10 @@ MORE = {
     "plain": {},
     "scaled": {"normalise_obs": True, "normalise_reward": True},
     "remembering": {"ppo.memory": "gru", "ppo.memory_size": 4},
+    "trials": {
+        **{"ppo.memory": "gru", "ppo.memory_size": 4},
+        **{"trials.episodes": 2, "trials.train_tasks": 0},
+    },
 }
 
 
@@ -37,26 +41,6 @@ def without_ray(monkeypatch, tmp_path):
     monkeypatch.setattr(run_envs, "open_sites", open_sites)
 
 
-def lead(training, updates):
-    with training:
-        while training.progress.update < updates:
-            rollout = training.collect()
-            training.log(rollout, training.learn(rollout))
-            if training.progress.update % 2 == 0:
-                training.checkpoint()
-    return training.directory
-
-
-def same(ours, theirs):
-    if isinstance(ours, dict):
-        return ours.keys() == theirs.keys() and all(
-            same(ours[key], theirs[key]) for key in ours
-        )
-    if isinstance(ours, torch.Tensor):
-        return torch.equal(ours, theirs)
-    return bool((ours == theirs).all()) if hasattr(ours, "shape") else ours == theirs
-
-
 @pytest.mark.parametrize("kind", MORE)
 def test_a_run_on_sites_learns_the_weights_of_a_run_here(kind):
     settings = {**SMALL, **MORE[kind]}
@@ -70,6 +54,32 @@ def test_a_run_on_sites_learns_the_weights_of_a_run_here(kind):
     assert one.update == other.update == 6
     assert same(one.learner, other.learner)
     assert same(one.normalisers, other.normalisers)
+
+
+def test_overlapping_updates_learn_the_same_weights_too():
+    settings = {
+        **{"learner": "sac", "num_envs": 4, "total_steps": 4 * 8 * 9, "video": "never"},
+        **{"sac.rows": 8, "sac.random_steps": 32, "sac.hidden": [8], "sac.overlap": 1},
+        **{"sac.updates": 4, "sac.batch_size": 16, "backend": "serial"},
+        **{"isolation": "shared", "sac.replay_size": 512},
+        **{"normalise_obs": False, "normalise_reward": False},
+    }
+    places = {"there": {"cluster": {"sites": 3, "cpus_per_site": 1}}}
+    places["here"] = {"act_in": "workers"}
+    ends = {}
+    for name, place in places.items():
+        run = begin("pendulum", {**settings, **place}, out=Path(name))
+        ends[name] = Checkpoint.load(lead(run, 6).last)
+    assert ends["there"].learner["done"]["updates"] > 0
+    assert same(ends["there"].learner, ends["here"].learner)
+
+
+def test_a_learner_that_collects_by_itself_is_refused_in_a_line():
+    pytest.importorskip("stable_baselines3")
+    settings = {"cluster": {"sites": 1}, "learner": "sb3_ppo", "total_steps": 64}
+    text = r"^cluster is set, and sb3_ppo collects .* leave cluster out, [^\n]*$"
+    with pytest.raises(OptionError, match=text):
+        begin("cartpole", {**settings, "num_envs": 2}, out=Path("sb3"))
 
 
 def test_the_address_alone_is_enough():

@@ -1,11 +1,13 @@
 """Sites in this process, without Ray: the same numbers as one pool."""
 
-import gymnasium
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from in_process import InProcess, cluster_of
 from scenes import (
     PARTS,
+    Recall,
     Rooms,
     Tilt,
     Walker,
@@ -13,9 +15,11 @@ from scenes import (
     assert_same_rollouts,
     collected,
     draw_task,
+    make_trial,
 )
 
 import corral
+from corral.cluster import room
 from corral.cluster.map_items import map_on
 from corral.engine.crew import CrewOptions
 from corral.engine.worker.seeds import SeedDomain, episode_seed
@@ -52,16 +56,16 @@ def test_dicts_tasks_carries_and_weights_too(autoreset):
     assert [rollout.version[0, 0] for rollout in ours] == [1, 2, 2]
 
 
-def test_trials_too():
-    def trial():
-        return corral.Trials(gymnasium.make("CartPole-v1"), episodes=2)
-
+def test_trials_with_tasks_and_carries_too():
     def play(pool):
-        return corral.run_episodes(pool, Tilt(), episodes=9)
+        return corral.run_episodes(pool, Recall(), episodes=9)
 
-    with cluster_of(trial, 5, 3) as cluster:
+    with cluster_of(make_trial, 5, 3, **ROOMS) as cluster:
         ours = play(cluster)
-    with corral.Pool(trial, 4, seed=0, backend="serial") as pool:
+        assert_same_rollouts(
+            collected(cluster, Recall()), local(Recall(), make_trial, 5, **ROOMS)
+        )
+    with corral.Pool(make_trial, 4, seed=0, backend="serial", **ROOMS) as pool:
         assert_same_episodes(ours, play(pool))
 
 
@@ -114,8 +118,8 @@ def test_an_item_that_raises_is_named_by_its_index():
 class OneIn(InProcess):
     """Crews of threads: nothing is started."""
 
-    def start(self, name, cpus, node=None):
-        link = super().start(name, cpus, node)
+    def start(self, name, cpus, limit, node=None):
+        link = super().start(name, cpus, limit, node)
         host = self.hosts[link.handle][0]
         hire = host._hire
         serial = CrewOptions(backend="serial")
@@ -152,6 +156,21 @@ def test_a_site_that_acted_with_other_weights_is_refused():
         copies.policy.take = lambda orders: None
         policy.gain = policy.gain * 2
         with pytest.raises(OrderError, match="version 1 of the weights; expected 2"):
+            collector.collect(2)
+
+
+@pytest.mark.parametrize("generation", [0, 2])
+def test_a_fragment_of_another_generation_is_refused(generation):
+    engine = InProcess()
+    with cluster_of(Rooms, 4, 2, engine, on_node_loss="restart", **ROOMS) as cluster:
+        collector = corral.Collector(cluster, Walker())
+        engine.lose = {len(engine.calls) + 1}
+        collector.end_episodes(1)
+        assert cluster.generation(1) == 1
+        host = max(engine.hosts.items())[1][0]
+        host._site._setup = replace(host._site._setup, generation=generation)
+        text = f"site 1 answered as generation {generation}; expected 1"
+        with pytest.raises(OrderError, match=text):
             collector.collect(2)
 
 
@@ -345,6 +364,67 @@ def test_too_few_cpus_are_refused():
         ClusterError, match=r"too few free CPUs: 3 sites of 2 CPUs.*2 fit.*2, 2"
     ):
         cluster_of("CartPole-v1", 4, 3, InProcess({"a": 2, "b": 2}), cpus_per_site=2)
+
+
+class GivesBack(InProcess):
+    """Other jobs have all CPUs until the nodes have been looked at `looks` times."""
+
+    looks = 3
+
+    def nodes(self):
+        self.looks -= 1
+        found = super().nodes()
+        return [one._replace(free=0.0) for one in found] if self.looks > 0 else found
+
+
+def test_cpus_that_are_given_back_are_waited_for():
+    engine = GivesBack({"a": 2})
+    with cluster_of("CartPole-v1", 4, 2, engine) as cluster:
+        assert len(cluster.shards) == 2
+    engine.looks = 3
+    assert map_on("auto", str, "ab", CrewOptions(backend="serial"), engine) == [
+        "a",
+        "b",
+    ]
+
+
+def test_cpus_that_stay_in_use_are_not_waited_for_for_long(monkeypatch):
+    monkeypatch.setattr(room, "OPEN_SECONDS", 0.0)
+    engine = GivesBack({"a": 2})
+    with pytest.raises(ClusterError, match=r"too few free CPUs.*nodes: 0\."):
+        cluster_of("CartPole-v1", 4, 2, engine)
+
+
+def test_too_few_cpus_in_all_are_refused_at_once():
+    engine = GivesBack({"a": 2})
+    with pytest.raises(ClusterError, match="too few free CPUs"):
+        cluster_of("CartPole-v1", 4, 3, engine)
+    assert engine.looks == 2
+
+
+class FreesLate(InProcess):
+    """An ended host keeps its CPUs for some looks at the nodes."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        self.ended = []
+
+    def nodes(self):
+        found = super().nodes()
+        self.ended = [(name, looks - 1) for name, looks in self.ended if looks]
+        kept = [name for name, _ in self.ended]
+        return [one._replace(free=one.free - kept.count(one.id)) for one in found]
+
+    def end(self, link):
+        self.ended.append((self.hosts[link.handle][1], 3))
+        super().end(link)
+
+
+def test_a_closed_cluster_has_given_its_cpus_back():
+    engine = FreesLate({"a": 2, "b": 2})
+    with cluster_of("CartPole-v1", 4, 4, engine):
+        assert [node.free for node in engine.nodes()] == [0, 0]
+    assert not engine.ended and [node.free for node in engine.nodes()] == [2, 2]
 
 
 def test_other_versions_are_refused_by_name():

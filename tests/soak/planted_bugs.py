@@ -139,8 +139,8 @@ BUGS = (
     Bug(
         "Every episode of a slot has the seed of its first.",
         "engine/worker",
-        "return episode_seed(root, slot, number)",
-        "return episode_seed(root, slot, 0)",
+        "return episode_seed(root, place, number)",
+        "return episode_seed(root, place, 0)",
         ("contracts/test_exactness.py",),
     ),
     Bug(
@@ -189,8 +189,8 @@ BUGS = (
     Bug(
         "A worker may take as long as it likes for a step.",
         "engine/executors",
-        "limit is not None and now - since > limit",
-        "limit is not None and now - since > limit + 600",
+        "overrun = since and limit is not None and now - since > limit",
+        "overrun = since and limit is not None and now - since > limit + 600",
         ("engine/executors/test_reaping.py", "faults/test_worker_deaths.py"),
     ),
     Bug(

@@ -11,6 +11,9 @@ from corral.train.recipes.resolve import resolve
 pytest.importorskip("pettingzoo", reason="the boxes are a PettingZoo env")
 pytest.importorskip("Box2D", reason="it simulates the boxes")
 
+import few_updates
+from few_updates import lead
+
 from corral.train.run.checkpoint import Checkpoint
 from corral.train.run.loaded_run import LoadedRun
 from corral.train.run.start import begin, resume
@@ -18,22 +21,10 @@ from corral.train.sinks import jsonl
 from corral.zoo.box_jump.drawn_boxes import DrawnBoxes
 from corral.zoo.box_jump.recipe import build
 
-FEW = {
-    "num_envs": 2,
-    "backend": "serial",
-    "total_steps": 128,
-    "boxes": 2,
-    "env_kwargs.max_timestep": 9,
-    "taac.n_steps": 16,
-    "taac.batch_size": 16,
-    "taac.n_epochs": 1,
-    "taac.hidden": 8,
+FEW = few_updates.FEW | {
+    **{"boxes": 2, "env_kwargs.max_timestep": 9, "taac.n_steps": 16},
+    **{"taac.batch_size": 16, "taac.n_epochs": 1, "taac.hidden": 8},
     "taac.embedding": 4,
-    "evaluate_every": 2,
-    "evaluate_episodes": 2,
-    "checkpoint_every": 2,
-    "final_episodes": 2,
-    "video": "never",
 }
 NO_DISPLAY = ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER")
 
@@ -54,17 +45,6 @@ def test_a_run_measures_heights_and_can_be_loaded():
     assert ended and {one["length"] for one in ended} == {10}
     with LoadedRun(Path("run")) as loaded:
         assert np.isfinite(loaded.evaluate(2, seed=5).mean)
-
-
-def lead(training, updates):
-    """So many updates, saved after every second one."""
-    with training:
-        while training.progress.update < updates:
-            rollout = training.collect()
-            training.log(rollout, training.learn(rollout))
-            if training.progress.update % 2 == 0:
-                training.checkpoint()
-        return training.directory
 
 
 def test_three_updates_and_one_more_are_four():

@@ -6,6 +6,7 @@ from operator import attrgetter
 from pathlib import Path
 
 import pytest
+from few_updates import FEW_OF_PPO
 
 from corral.train.run.checkpoint import Checkpoint
 from corral.train.run.start import begin
@@ -13,17 +14,9 @@ from corral.train.run.start import begin
 pytest.importorskip("pybullet", reason="the simulator; it has wheels up to Python 3.11")
 pytest.importorskip("stable_baselines3", reason="its PPO is what learns here")
 
-FEW = {
-    "num_envs": 2,
-    "total_steps": 64,
-    "ppo.n_steps": 16,
-    "ppo.batch_size": 16,
-    "ppo.n_epochs": 1,
-    "evaluate_every": 2,
-    "evaluate_episodes": 1,
-    "checkpoint_every": 2,
-    "final_episodes": 0,
-    "video": "never",
+FEW = FEW_OF_PPO | {
+    **{"backend": "auto", "total_steps": 64},
+    **{"evaluate_episodes": 1, "final_episodes": 0},
 }
 
 

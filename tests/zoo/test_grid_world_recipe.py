@@ -11,6 +11,8 @@ from corral.train.recipes.resolve import resolve
 pytest.importorskip("pettingzoo", reason="the grid world is a PettingZoo env")
 pytest.importorskip("stable_baselines3", reason="its PPO is what learns here")
 
+from few_updates import FEW_OF_PPO, lead
+
 from corral.train.run.checkpoint import Checkpoint
 from corral.train.run.loaded_run import LoadedRun
 from corral.train.run.parts import build_run
@@ -18,20 +20,7 @@ from corral.train.run.start import begin, resume
 from corral.train.sinks import jsonl
 from corral.zoo.grid_world.training_env import make
 
-FEW = {
-    "num_envs": 2,
-    "backend": "serial",
-    "total_steps": 128,
-    "env_kwargs": {"size": 6, "ground": 2, "air": 1, "max_steps": 20},
-    "ppo.n_steps": 16,
-    "ppo.batch_size": 16,
-    "ppo.n_epochs": 1,
-    "evaluate_every": 2,
-    "evaluate_episodes": 2,
-    "checkpoint_every": 2,
-    "final_episodes": 2,
-    "video": "never",
-}
+FEW = FEW_OF_PPO | {"env_kwargs": {"size": 6, "ground": 2, "air": 1, "max_steps": 20}}
 
 
 @pytest.fixture(autouse=True)
@@ -52,17 +41,6 @@ def test_a_run_leaves_its_folder_and_can_be_loadeded(view):
     with LoadedRun(Path("run")) as loaded:
         again = loaded.evaluate(2, seed=5)
     assert np.isfinite(again.mean)
-
-
-def lead(training, updates):
-    """So many updates, saved after every second one."""
-    with training:
-        while training.progress.update < updates:
-            rollout = training.collect()
-            training.log(rollout, training.learn(rollout))
-            if training.progress.update % 2 == 0:
-                training.checkpoint()
-        return training.directory
 
 
 def test_three_updates_of_a_shared_policy_and_one_more_are_four():

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from corral.api.pool_env import PoolAttributes, PoolOwner, finals_of
 from corral.core import Autoreset, Step
 from corral.engine.adapters.factories import EnvSource
+from corral.engine.executors.contract import closed_on_error
 from corral.engine.keywords import checked_keywords, is_count
 from corral.engine.layout.infos import add_info
 from corral.engine.pool import Pool, PoolOptions
@@ -59,11 +60,8 @@ def make_async(
     """
     asked = PoolOptions(autoreset=autoreset, **options)
     pool = Pool.with_options(env, num_envs, asked)
-    try:
+    with closed_on_error(pool):
         return AsyncEnv(pool, batch_size)
-    except OptionError:
-        pool.close()
-        raise
 
 
 class AsyncEnv(PoolOwner, PoolAttributes):

@@ -40,7 +40,7 @@ SUMMARY = "check an environment for problems"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Everything `corral doctor` takes."""
-    parser.add_argument("env", nargs="?", metavar="ENV", help="an id, module:function")
+    parser.add_argument("env", nargs="?", metavar="ENV", help="id, or module:function")
     add = parser.add_argument_group("an examination").add_argument
     add_options(
         add,

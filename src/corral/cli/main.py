@@ -88,7 +88,7 @@ def parser() -> argparse.ArgumentParser:
         )
         module.add_arguments(command)
         command.add_argument(
-            "--debug", action="store_true", help="show tracebacks of what went wrong"
+            "--debug", action="store_true", help="show the whole traceback of an error"
         )
         command.set_defaults(need=getattr(module, "need", None), run=module.run)
     return top

@@ -51,23 +51,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         add,
         ("--num-envs", "N", count, "number of envs that collect"),
         ("--workers", "N", count, "number of threads or processes"),
-        ("--num-processes", "N", count, "worker processes; N envs if not given"),
+        (
+            "--num-processes",
+            "N",
+            count,
+            "worker processes; sets --num-envs too",
+        ),
         ("--total-steps", "N", count, "env steps of the whole run"),
         ("--seed", "N", whole, "seed of envs, actions and weights"),
         ("--cluster", "ADDRESS", str, "Ray cluster: auto, HOST:PORT, or local"),
     )
-    text = "show env 0 in a window, if the recipe can; all envs in this process"
+    text = "show env 0 in a window (some recipes); all envs run in this process"
     add("--render", action="store_true", help=text)
     add_set(add, "any setting, such as ppo.lr=1e-4")
-    add = parser.add_argument_group("beginnings").add_argument
+    add = parser.add_argument_group("start from another run").add_argument
     add_options(
         add,
         ("--resume", "RUN", Path, "continue a run, or one of its checkpoints"),
         ("--init-from", "RUN", Path, "start a new run with the weights of another run"),
-        ("--model-path", "FILE", Path, "the same, from a file: a checkpoint of a run"),
+        ("--model-path", "FILE", Path, "start a new run with a checkpoint's weights"),
     )
     add_trust(add, "resume a run that you did not sign, which runs its code")
-    add = parser.add_argument_group("results").add_argument
+    add = parser.add_argument_group("output").add_argument
     add("--name", help="name of the run's folder (default: the recipe's name)")
     add("--out", type=Path, metavar="DIR", help="directory to write the run to")
     add("--wandb", action="store_true", help="log to Weights & Biases as well")

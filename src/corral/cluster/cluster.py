@@ -17,7 +17,8 @@ from corral.cluster.collector import ClusterFiller
 from corral.cluster.engine import Engine, Node, Parts
 from corral.cluster.episodes import ItemRun
 from corral.cluster.links import Builder, LinkOptions, Links, SiteLink
-from corral.cluster.plan import default_cpus, fitting_sites, plan_sites
+from corral.cluster.plan import fitting_sites, plan_sites
+from corral.cluster.room import room_for
 from corral.cluster.shipping import importable_with, packages_of, registered_here
 from corral.cluster.site import Answer, SiteOrders, SiteSetup
 from corral.core import Policy
@@ -229,12 +230,11 @@ class Cluster(SiteGroup):
         self._closed = False
 
     def _connect(self, asked: ClusterOptions, options: PoolOptions) -> None:
-        nodes = self._engine.nodes()
-        free = [node.free for node in nodes]
-        self._nodes = frozenset(node.id for node in nodes)
-        cpus = asked.cpus_per_site or default_cpus(free)
         groups = self.num_envs // options.repeat
-        wanted = fitting_sites(free, cpus, asked.sites, groups)
+        cpus, wanted, nodes = room_for(
+            self._engine, asked.cpus_per_site, asked.sites, groups
+        )
+        self._nodes = frozenset(node.id for node in nodes)
         budget = RestartBudget(options.max_restarts, options.restarts_per_minute)
         self._links = Links(
             self._engine,

@@ -47,8 +47,17 @@ class Engine(Protocol):
     def put(self, value: Any) -> Any:
         """Store a value once, as an argument for any number of calls."""
 
-    def start(self, name: str, cpus: int, node: str | None = None) -> Link:
-        """Start a host on a node with so many free CPUs; do not wait for it."""
+    def start(
+        self, name: str, cpus: int, limit: float | None, node: str | None = None
+    ) -> Link:
+        """Start a host on a node with so many free CPUs; do not wait for it.
+
+        Args:
+            name: for its output.
+            cpus: of the site.
+            limit: seconds for a call, after which it ends by itself.
+            node: where (default: anywhere).
+        """
 
     def call(self, link: Link, method: str, *args: Any) -> Any:
         """Call a method of a host; do not wait. Returns the call, for `ready`."""

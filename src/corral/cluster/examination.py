@@ -59,7 +59,7 @@ def _versions(engine: RayEngine, nodes: list[Node]) -> Iterator[tuple[str, str]]
         )
         links = Links(engine, options, lambda number, generation: ("hello", ()))
         try:
-            links.compare(engine.start("doctor", 1, node.id))
+            links.compare(engine.start("doctor", 1, None, node.id))
             yield "ok", f"node {node.name}: the same versions"
         except ClusterError as error:
             lines = str(error).splitlines()

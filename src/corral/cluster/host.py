@@ -13,6 +13,9 @@ from corral.engine.crew import Crew, CrewOptions
 from corral.engine.worker.letters import for_travel
 from corral.errors import ClusterError, Fault, FaultError
 
+# What starts a site or a crew, and may take as long as its envs need.
+UNLIMITED = ("build", "hire")
+
 
 class SiteHost:
     """Builds a site, or a crew, and calls it.
@@ -40,7 +43,7 @@ class SiteHost:
         """Call a method of the site; returns a packed Answer, also for an error."""
         try:
             given = self._opened(args)
-            if method in ("build", "hire", "map"):
+            if method in (*UNLIMITED, "map"):
                 answer = Answer(getattr(self, f"_{method}")(*given), self._generation)
             else:
                 answer = self._asked(method, given, policy, weights)

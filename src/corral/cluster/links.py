@@ -15,12 +15,8 @@ from time import monotonic, perf_counter, sleep
 from typing import Any
 
 from corral.cluster.engine import NO_PARTS, Engine, Link, Parts, SiteGone
-from corral.cluster.shipping import (
-    check_versions,
-    opened,
-    parcel,
-    versions,
-)
+from corral.cluster.room import wait_for_cpus
+from corral.cluster.shipping import check_versions, opened, parcel, versions
 from corral.cluster.site import Answer
 from corral.engine.faults.report import one_error_for
 from corral.engine.faults.restart_limits import RestartBudget
@@ -101,11 +97,12 @@ class Links:
 
     def start(self, count: int) -> list[Any]:
         """Start this many sites; returns what building them returned."""
-        started = [
-            self.engine.start(f"site {n}", self.options.cpus) for n in range(count)
-        ]
-        self.sites = [SiteLink(n, link) for n, link in enumerate(started)]
+        self.sites = [SiteLink(n, self._host(n)) for n in range(count)]
         return self._built(range(count))
+
+    def _host(self, number: int, node: str | None = None) -> Link:
+        cpus, limit = self.options.cpus, self.options.timeout
+        return self.engine.start(f"site {number}", cpus, limit, node)
 
     def compare(self, link: Link) -> None:
         """Compare the versions of a host that has no site."""
@@ -314,8 +311,7 @@ class Links:
         """Start a site anew, on another node if named; its slots begin again."""
         old = self.sites[number]
         self.engine.end(old.link)
-        link = self.engine.start(f"site {number}", self.options.cpus, node)
-        fresh = SiteLink(number, link, old.generation + 1)
+        fresh = SiteLink(number, self._host(number, node), old.generation + 1)
         fresh.calls, fresh.busy_seconds = old.calls, old.busy_seconds
         self.sites[number] = fresh
         self._built([number])
@@ -342,6 +338,18 @@ class Links:
             while calls and monotonic() < deadline:
                 done = self.engine.ready(calls, max(0.0, deadline - monotonic()))
                 calls = [call for call in calls if call not in done]
+        with suppress(Exception):  # Ray may be disconnected
+            expected = self._free_without()
         for site in self.sites:
             self.engine.end(site.link)
+        with suppress(Exception):
+            wait_for_cpus(self.engine, expected)
         self.sites, self._pending = [], {}
+
+    def _free_without(self) -> dict[str, float]:
+        """Free CPUs of the nodes when the sites have given theirs back."""
+        free = {node.id: node.free for node in self.engine.nodes()}
+        for site in self.sites:
+            if site.link.node is not None and site.link.node.id in free:
+                free[site.link.node.id] += self.options.cpus
+        return free

@@ -14,7 +14,7 @@ from typing import Any
 from corral.cluster.cluster import Cluster, ClusterOptions
 from corral.cluster.engine import Engine
 from corral.cluster.links import LinkOptions, Links
-from corral.cluster.plan import default_cpus, fitting_sites
+from corral.cluster.room import room_for
 from corral.cluster.shipping import importable_with, packages_of
 from corral.engine.crew import CrewOptions
 from corral.engine.faults.restart_limits import RestartBudget
@@ -56,8 +56,7 @@ def _links_for(
 
         engine = RayEngine(asked.address)
     try:
-        free = [node.free for node in engine.nodes()]
-        cpus = default_cpus(free)
+        cpus, sites, _ = room_for(engine, None, None, 1 << 30)
         restarts = options.on_fault == "restart"
         wanted = LinkOptions(
             cpus,
@@ -69,7 +68,7 @@ def _links_for(
         )
         links = Links(engine, wanted, hire)
         try:
-            links.start(fitting_sites(free, cpus, None, 1 << 30))
+            links.start(sites)
             yield links
         finally:
             links.close()

@@ -15,10 +15,13 @@ import threading
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any
 
 from corral.cluster.engine import Link, Node, SiteGone
-from corral.cluster.host import SiteHost
+from corral.cluster.host import UNLIMITED, SiteHost
+from corral.cluster.kill_timer import killed_after
+from corral.cluster.pieces import count_for, cut, joined, size_of
 from corral.cluster.shipping import Parcel
 from corral.engine.executors.assign import usable_cores
 from corral.errors import ClusterError, OptionError, requires
@@ -32,8 +35,27 @@ with requires("a cluster needs Ray: pip install 'corral[ray]' ({error})"):
 
 # Seconds for a connection, and for the head node's first answer.
 CONNECT_SECONDS, ANSWER_SECONDS = 3.0, 6.0
+# An actor ends by itself so many seconds after the driver noticed that it is late.
+GRACE_SECONDS = 0.2
 # How often an actor looks for its raylet, where the system cannot tell it.
 WATCH_SECONDS = 0.2
+
+
+@dataclass(slots=True)
+class _Actor:
+    """A site's actor, and how many bytes it answered last, by method."""
+
+    handle: Any
+    sizes: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(eq=False, slots=True)
+class _Call:
+    """A call of an actor; its answer is in one piece or in many."""
+
+    actor: _Actor
+    method: str
+    refs: list[Any]
 
 
 class RayEngine:
@@ -83,7 +105,9 @@ class RayEngine:
         """Put a value into the object store; a node fetches it once."""
         return ray.put(value)
 
-    def start(self, name: str, cpus: int, node: str | None = None) -> Link:
+    def start(
+        self, name: str, cpus: int, limit: float | None, node: str | None = None
+    ) -> Link:
         """Start an actor; do not wait for it."""
         options: dict[str, Any] = {
             "num_cpus": cpus,
@@ -94,38 +118,51 @@ class RayEngine:
         if node is not None:
             options["scheduling_strategy"] = NodeAffinitySchedulingStrategy(node, False)
         actor = ray.remote(SiteActor).options(**options)
-        return Link(actor.remote(name, cpus, self._working_dir is not None))
+        has_files = self._working_dir is not None
+        return Link(_Actor(actor.remote(name, cpus, limit, has_files)))
 
-    def call(self, link: Link, method: str, *args: Any) -> Any:
+    def call(self, link: Link, method: str, *args: Any) -> _Call:
         """Call a method of an actor; do not wait."""
-        return getattr(link.handle, method).remote(*args)
+        actor: _Actor = link.handle
+        called = getattr(actor.handle, method)
+        if method != "call":
+            return _Call(actor, method, [called.remote(*args)])
+        named = str(args[0])
+        count = count_for(actor.sizes.get(named, 0))
+        refs = called.options(num_returns=count).remote(count, *args)
+        return _Call(actor, named, refs if count > 1 else [refs])
 
-    def ready(self, calls: Sequence[Any], timeout: float | None) -> list[Any]:
+    def ready(self, calls: Sequence[_Call], timeout: float | None) -> list[_Call]:
         """Wait for the first of these calls; then take all that are ready."""
-        done, _ = ray.wait([*calls], num_returns=1, timeout=timeout)
-        if done and len(calls) > 1:
-            done, _ = ray.wait([*calls], num_returns=len(calls), timeout=0)
-        return list(done)
+        first = {call.refs[0]: call for call in calls}  # the others come with it
+        done, _ = ray.wait([*first], num_returns=1, timeout=timeout)
+        if done and len(first) > 1:
+            done, _ = ray.wait([*first], num_returns=len(first), timeout=0)
+        return [first[ref] for ref in done]
 
-    def result(self, call: Any) -> Any:
+    def result(self, call: _Call) -> Any:
         """What a call returned."""
         try:
-            value = ray.get(call)
+            found = ray.get(call.refs)
         except exceptions.RayTaskError as error:
             raise _users_error(error) from None
         except exceptions.RayError as error:
             raise SiteGone(_reason(error)) from None
-        if isinstance(value, tuple) and not isinstance(value, Parcel):
-            key, said = value  # of `about`
+        if call.method == "about":
+            key, said = found[0]
             return {one.id: one for one in self.nodes()}[key], said
-        return value
+        if not isinstance(found[0], (Parcel, bytes)):  # of `close`
+            return found[0]
+        packed = joined(found)
+        call.actor.sizes[call.method] = size_of(packed)
+        return packed
 
     # The end --------------------------------------------------------------------------
 
     def end(self, link: Link) -> None:
         """End an actor at once."""
         with suppress(Exception):  # it may be gone
-            ray.kill(link.handle, no_restart=True)
+            ray.kill(link.handle.handle, no_restart=True)
 
     def close(self) -> None:
         """Disconnect, if this engine has connected."""
@@ -141,12 +178,15 @@ class SiteActor:
     Args:
         name: how Ray's log lines name it.
         cpus: of the site.
+        limit: seconds for a call.
         has_files: whether the working directory was sent along.
     """
 
-    def __init__(self, name: str, cpus: int, has_files: bool) -> None:
+    def __init__(
+        self, name: str, cpus: int, limit: float | None, has_files: bool
+    ) -> None:
         end_with(os.getppid())
-        self._name = name
+        self._name, self._limit = name, limit
         self._host = SiteHost(cpus, os.getcwd() if has_files else None)
 
     def about(self, packages: Sequence[str]) -> tuple[str, dict[str, str]]:
@@ -154,10 +194,19 @@ class SiteActor:
         return ray.get_runtime_context().get_node_id(), self._host.about(packages)
 
     def call(
-        self, method: str, args: Parcel, policy: Any = None, weights: Any = None
-    ) -> Parcel:
-        """Call a method of the site."""
-        return self._host.call(method, args, policy, weights)
+        self,
+        pieces: int,
+        method: str,
+        args: Parcel,
+        policy: Any = None,
+        weights: Any = None,
+    ) -> Any:
+        """Call a method of the site; returns its answer in so many pieces."""
+        # `ray.kill` asks a process to end, which one that was stopped does not answer:
+        # Ray uses a signal after 5 s more.
+        limit = None if method in UNLIMITED else self._limit
+        with killed_after(limit and limit + GRACE_SECONDS):
+            return cut(self._host.call(method, args, policy, weights), pieces)
 
     def dismiss(self) -> None:
         """End the crew of a map."""
@@ -301,6 +350,8 @@ def _reason(error: exceptions.RayError) -> str:
     if isinstance(error, exceptions.NodeDiedError):
         return "its node was lost"
     text = str(error)
+    if "creation task" in text:
+        return f"its process could not start: {_line(error)}"
     if "node" in text and ("dead" in text or "died" in text or "terminated" in text):
         return "its node was lost, or its process was ended"
     return "its process has ended"

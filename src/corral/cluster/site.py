@@ -105,6 +105,7 @@ class RelayedPolicy(PublishedPolicy):
         weights = orders.weights
         if weights is not None and weights.arrays is not None:
             self._weights.publish(weights.arrays)
+            weights = weights._replace(arrays=None)  # the object store is free again
         self._orders = Orders(packed, weights, orders.norm)
 
     def publish(self) -> int:

@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 import numpy as np
 from gymnasium.spaces import Discrete
@@ -37,13 +37,7 @@ from corral.engine.keywords import (
 )
 from corral.engine.layout.codec import Codecs
 from corral.engine.map_run import OTHER_ITEMS_SECONDS, MapRun
-from corral.engine.pool.state import (
-    CLOSED,
-    HAVE_WORKERS,
-    OPEN,
-    SENDING,
-    Lifecycle,
-)
+from corral.engine.pool.state import OPEN, SENDING, Lifecycle, WorkersOwner
 from corral.engine.worker import serialization
 from corral.engine.worker.commands import ShardOptions
 from corral.errors import CorralError, OptionError, OrderError
@@ -132,7 +126,7 @@ class CrewOptions:
         )
 
 
-class Crew:
+class Crew(WorkersOwner):
     """Workers that stay, for many calls of `map`.
 
     Args:
@@ -293,37 +287,9 @@ class Crew:
         self._check()
         return self._arrays.share(arrays)
 
-    # The end --------------------------------------------------------------------------
-
-    @property
-    def closed(self) -> bool:
-        """Whether the crew has been closed."""
-        return self._lifecycle.state == CLOSED
-
-    def close(self, timeout: float | None = None) -> None:
-        """End every worker; bounded, idempotent, never raises."""
-        if self._lifecycle.state in HAVE_WORKERS:
-            try:
-                self._lifecycle.close()
-            finally:  # a signal handler may raise at any line
-                self._executor.close(timeout)
-                self._arrays.close()
-
-    def __enter__(self) -> Crew:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError(
-            "a crew owns workers, so it cannot be copied or pickled; make another crew "
-            "with the same arguments"
-        )
-
-    def __del__(self) -> None:
-        if hasattr(self, "_lifecycle"):  # otherwise the arguments were refused
-            self.close()
+    def _end_workers(self, timeout: float | None) -> None:
+        super()._end_workers(timeout)
+        self._arrays.close()
 
 
 def map_once(
@@ -340,4 +306,4 @@ def map_once(
 def check_function(fn: object) -> None:
     """Refuse what cannot be called."""
     if not callable(fn):
-        raise OptionError(f"the function is {fn!r}, which cannot be called")
+        raise OptionError(f"fn is {fn!r}; pass a function, or another callable")

@@ -14,6 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import IO
 
+from corral.errors import WriteFailed
+
 
 @contextmanager
 def replacing(path: Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
@@ -35,6 +37,17 @@ def replacing(path: Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
         _sync_folder(path.parent)
     finally:
         draft.unlink(missing_ok=True)  # it is gone already if all went well
+
+
+@contextmanager
+def writing(path: object) -> Iterator[None]:
+    """Raise WriteFailed, with the path, where this block cannot write to it."""
+    try:
+        yield
+    except OSError as error:
+        raise WriteFailed(
+            f"{path} cannot be written: {error.strerror or error}"
+        ) from error
 
 
 def _sync_folder(folder: Path) -> None:

@@ -83,11 +83,7 @@ class EpisodeGatherer:
     """
 
     def __init__(
-        self,
-        pool: Pool,
-        policy: Any,
-        wants: Episodes | Trials,
-        act_in: str = "caller",
+        self, pool: Pool, policy: Any, wants: Episodes | Trials, act_in: str = "caller"
     ) -> None:
         self._act_in = act_in
         self._refuse_parts_of_groups(pool.repeat, wants)

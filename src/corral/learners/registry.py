@@ -36,7 +36,7 @@ def learner_class(name: str) -> type[Learner]:
 
     if name not in LEARNERS and ":" not in name:
         near = difflib.get_close_matches(name, LEARNERS, n=1)
-        meant = f"; did you mean {near[0]}?" if near else ""
+        meant = f"; did you mean {near[0]}?" if near else "."
         raise OptionError(
             f"learner is {name!r}{meant} Choose {', '.join(LEARNERS)}, or name a class "
             "of your own as module:Class"

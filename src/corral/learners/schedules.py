@@ -39,8 +39,8 @@ def check_pieces(value: Any) -> Any:
                 "pieces are [part of the run, value]: parts ascend from 0 to at most "
                 f"1, as in [[0, 3e-4], [0.5, 1e-4]]; these are {parts}"
             )
-        if any(number < 0 for _, number in value):
-            raise ValueError("values of pieces must be >= 0")
+        if (least := min(number for _, number in value)) < 0:
+            raise ValueError(f"values of pieces must be >= 0; one is {least}")
     return value
 
 

@@ -40,7 +40,7 @@ def write_rows(carry: Any, rows: Sequence[int], values: Any) -> None:
 
 
 def joined(carries: Sequence[Any]) -> Any:
-    """Concatenate the rows of several carries."""
+    """Concatenate the rows of several carries; None if there are none."""
     return mapped(lambda *leaves: _join(leaves), carries[0], *carries[1:])
 
 

@@ -89,7 +89,9 @@ def run_episodes(
     check_pool(pool)
     assert pool is not None, "it was checked"
     if policy is None:
-        raise OptionError("policy is missing; pass a policy, as corral.Policy says")
+        raise OptionError(
+            "policy is missing; pass an object with act (see corral.Policy)"
+        )
     check_count("max_restarts", max_restarts, least=0)
     check_count("repeat", repeat)
     check_choice("act_in", act_in, ACT_IN)

@@ -85,11 +85,7 @@ class Filler:
     """
 
     def __init__(
-        self,
-        pool: Pool,
-        policy: Policy,
-        obs_norm: ObsNorm | None,
-        inline: bool = False,
+        self, pool: Pool, policy: Policy, obs_norm: ObsNorm | None, inline: bool = False
     ) -> None:
         self.pool = pool
         self._obs_space = SpaceParts(pool.spec.observation_space)

@@ -8,12 +8,16 @@ from typing import Any
 
 import numpy as np
 
+from corral.engine.tree import mapped
 from corral.errors import OptionError
 from corral.rollouts import carry as carries
 
 # One row per row and slot; one row per slot.
-BY_ROW = ("reward", "terminated", "truncated", "started", "valid", "bootstrap")
-BY_SLOT = ("next_started", "next_value")
+BY_ROW = (
+    *("obs", "action", "reward", "terminated", "truncated", "started", "valid"),
+    *("bootstrap", "version", "extras"),
+)
+BY_SLOT = ("next_obs", "next_started", "next_value")
 
 
 def joined(rollouts: Sequence[Any]) -> dict[str, Any]:
@@ -34,47 +38,22 @@ def joined(rollouts: Sequence[Any]) -> dict[str, Any]:
         for one, at in zip(rollouts, first, strict=False)
         for episode in one.episodes
     ]
-    final_obs = _trees([one.final_obs for one in rollouts], 0)
-    made: dict[str, Any] = {
-        **{name: _of(rollouts, name, 1) for name in (*BY_ROW, "version")},
-        **{name: _of(rollouts, name, 0) for name in BY_SLOT},
-        "extras": {
-            name: np.concatenate([one.extras[name] for one in rollouts], 1)
-            for name in rollouts[0].extras
-        },
-        "obs": _trees([one.obs for one in rollouts], 1),
-        "action": _trees([one.action for one in rollouts], 1),
-        "next_obs": _trees([one.next_obs for one in rollouts], 0),
-        "final_obs": _taken(final_obs, order),
+    final_obs = _side_by_side(rollouts, "final_obs", 0)
+    return {
+        **{name: _side_by_side(rollouts, name, 1) for name in BY_ROW},
+        **{name: _side_by_side(rollouts, name, 0) for name in BY_SLOT},
+        "final_obs": mapped(lambda leaf: leaf[order], final_obs),
         "episodes": tuple(sorted(episodes, key=lambda one: (one.row, one.slot))),
         "faults": tuple(fault for one in rollouts for fault in one.faults),
+        "first_carry": carries.joined([one.first_carry for one in rollouts]),
+        "next_carry": carries.joined([one.next_carry for one in rollouts]),
     }
-    for name in ("first_carry", "next_carry"):
-        parts = [getattr(one, name) for one in rollouts]
-        made[name] = None if parts[0] is None else carries.joined(parts)
-    return made
 
 
-def _of(rollouts: Sequence[Any], name: str, axis: int) -> Any:
-    return np.concatenate([getattr(one, name) for one in rollouts], axis)
-
-
-def _trees(parts: Sequence[Any], axis: int) -> Any:
-    """Batches of one space, joined."""
-    one = parts[0]
-    if isinstance(one, dict):
-        return {key: _trees([part[key] for part in parts], axis) for key in one}
-    if isinstance(one, tuple):
-        return tuple(_trees(each, axis) for each in zip(*parts, strict=True))
-    return np.concatenate(parts, axis)
-
-
-def _taken(batch: Any, order: Any) -> Any:
-    if isinstance(batch, dict):
-        return {key: _taken(part, order) for key, part in batch.items()}
-    if isinstance(batch, tuple):
-        return tuple(_taken(part, order) for part in batch)
-    return batch[order]
+def _side_by_side(rollouts: Sequence[Any], name: str, axis: int) -> Any:
+    """An array, or a batch of a space, of all rollouts joined."""
+    parts = [getattr(one, name) for one in rollouts]
+    return mapped(lambda *leaves: np.concatenate(leaves, axis), *parts)
 
 
 def _check(rollouts: Sequence[Any]) -> None:

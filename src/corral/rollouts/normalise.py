@@ -66,7 +66,6 @@ class RunningNorm:
         return {"count": self.count, "mean": mean, "variance": variance}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore a saved state."""
         mean = np.array(state["mean"], np.float64)
         if mean.shape != self.shape:
             raise OptionError(
@@ -192,7 +191,6 @@ class ObsNorm:
         return {name: norm.state_dict() for name, norm in self.norms.items()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore a saved state."""
         if state.keys() != self.norms.keys():
             raise OptionError(
                 f"the saved state has the leaves {sorted(state)}; this space has "
@@ -243,7 +241,6 @@ class RewardNorm:
         return self.norm.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore a saved state."""
         self.norm.load_state_dict(state)
         self._returns = None
 

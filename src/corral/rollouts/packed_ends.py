@@ -63,7 +63,7 @@ def pack_ends(
         np.array(returns, np.float64),
         np.array(flags, np.bool_),
         space.stacked_parts([end.final_obs for end in every]),
-        None if every[0].carry is None else carries.joined([e.carry for e in every]),
+        carries.joined([end.carry for end in every]),
         tuple(infos) if any(infos) else (),
         {n: end.fault for n, end in enumerate(every) if end.fault is not None},
     )

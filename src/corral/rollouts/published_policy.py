@@ -15,11 +15,7 @@ import numpy as np
 
 from corral.core import Policy
 from corral.engine.transport.segment import Segment, SegmentAddress, open_segment
-from corral.engine.transport.weights import (
-    PublishedWeights,
-    SharedWeights,
-    weights_of,
-)
+from corral.engine.transport.weights import PublishedWeights, SharedWeights, weights_of
 from corral.engine.worker.context import here
 from corral.engine.worker.serialization import Found, importable, pack
 from corral.errors import OptionError

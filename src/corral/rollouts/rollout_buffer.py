@@ -21,12 +21,7 @@ from corral.core import Decision, Step
 from corral.errors import Fault, OptionError
 from corral.rollouts.normalise import ObsNorm
 from corral.rollouts.rollout import EpisodeSummary
-from corral.rollouts.space_rows import (
-    At,
-    SpaceParts,
-    SpaceRows,
-    widened,
-)
+from corral.rollouts.space_rows import At, SpaceParts, SpaceRows, widened
 
 Array = NDArray[Any]
 

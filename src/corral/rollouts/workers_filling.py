@@ -96,14 +96,13 @@ class WorkersFiller:
             buffer.own()  # each segment that is kept has an open file
         if self._norm is not None:
             buffer.normalise(self._norm)
-        first_carry = _joined_carries([one.first_carry for one in found])
+        first_carry = carries.joined([one.first_carry for one in found])
         return Filled(buffer, first_carry, self._joined([one.after for one in found]))
 
     def _filled_again(self, rows: int, faults: Sequence[Fault]) -> Filled:
         """All workers died and were replaced: the rows of their next episodes."""
-        filled = self.fill(
-            rows
-        )  # the pool raises when its limit of restarts is reached
+        # The pool raises when its limit of restarts is reached.
+        filled = self.fill(rows)
         filled.buffer.faults[:0] = faults
         return filled
 
@@ -163,7 +162,7 @@ class WorkersFiller:
         return Boundary(
             space.batch([np.concatenate(each) for each in arrays]),
             np.concatenate([one.started for one in parts]),
-            _joined_carries([one.carry for one in parts]),
+            carries.joined([one.carry for one in parts]),
         )
 
 
@@ -174,10 +173,6 @@ def shapes_of(buffer: RolloutBuffer) -> dict[str, Any]:
         for name, array in buffer.arrays().items()
         if array.dtype != object
     }
-
-
-def _joined_carries(parts: Sequence[Any]) -> Any:
-    return None if parts[0] is None else carries.joined(parts)
 
 
 def _adopt(buffer: RolloutBuffer, slots: range, fragment: Fragment) -> None:

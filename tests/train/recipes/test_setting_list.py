@@ -9,8 +9,8 @@ from corral.cli.main import main
 from corral.learners.registry import LEARNERS, learner_class
 from corral.train.recipes import RECIPES
 from corral.train.recipes.config import RunConfig
-from corral.train.recipes.resolve import kind_of, resolve
-from corral.train.recipes.setting_list import every_setting, known_keys, settings_of
+from corral.train.recipes.resolve import kind_of, known_keys, resolve
+from corral.train.recipes.setting_list import every_setting, settings_of
 from corral.train.recipes.trials import TrialSettings
 
 

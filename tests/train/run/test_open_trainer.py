@@ -494,7 +494,7 @@ def test_a_window_that_cannot_be_shown_is_refused(built, capsys, monkeypatch):
         assert f"--render: {shown} has no window" in capsys.readouterr().err
     for name in ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER"):
         monkeypatch.delenv(name, raising=False)
-    said = r"env_kwargs\.render_mode is 'human', and there is no display"
+    said = r"env_kwargs\.render_mode: human opens a window, and there is no display"
     with pytest.raises(OptionError, match=said):
         built(env="CartPole-v1", env_kwargs={"render_mode": "human"})
 

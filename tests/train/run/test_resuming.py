@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from few_updates import same
 from small_runs import SMALL
 
 from corral.errors import CheckpointError, OptionError
@@ -26,18 +27,6 @@ KINDS = {
         **{"ppo.memory": "gru", "ppo.memory_size": 4},
     },
 }
-
-
-def same(ours, theirs):
-    if isinstance(ours, dict):
-        return ours.keys() == theirs.keys() and all(
-            same(ours[key], theirs[key]) for key in ours
-        )
-    if isinstance(ours, torch.Tensor):
-        return torch.equal(ours, theirs)
-    if hasattr(ours, "shape"):
-        return bool((ours == theirs).all())
-    return ours == theirs
 
 
 def lead(training, updates):

@@ -27,11 +27,12 @@ from corral.core import Autoreset, EnvSpec, Step
 from corral.engine.adapters.factories import EnvSource, Wrap
 from corral.engine.adapters.pettingzoo import multi_env
 from corral.engine.adapters.team import TEAM_KEY, Agent, Team
+from corral.engine.executors.contract import closed_on_error
 from corral.engine.keywords import check_choice, checked_keywords
 from corral.engine.layout.infos import NO_INFOS
 from corral.engine.pool import ApiOptions, Pool, PoolOptions, same_spaces
 from corral.engine.tree import mapped
-from corral.errors import OptionError, OrderError, SpacesDiffer
+from corral.errors import OrderError, SpacesDiffer
 
 # Observations, rewards, terminations, truncations, infos.
 Batch = tuple[dict[Any, Any], ...]
@@ -285,11 +286,8 @@ def make_multi(
         multi_env, parallel=parallel, state=state, observe=observe
     )
     pool = open_team_pool(env, num_envs, adapt, autoreset=autoreset, **options)
-    try:
+    with closed_on_error(pool):
         return MultiEnv(pool, by, copy)
-    except OptionError:
-        pool.close()
-        raise
 
 
 def open_team_pool(

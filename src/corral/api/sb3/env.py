@@ -20,6 +20,7 @@ from corral.api.pool_env import PoolAttributes, at_position, owned
 from corral.api.sb3 import env_calls as reach
 from corral.api.sb3.action_masks import METHOD, LastMasks, inner, outside
 from corral.core import Step
+from corral.engine.executors.contract import closed_on_error
 from corral.engine.executors.serial import EnvList
 from corral.engine.layout.infos import NO_INFOS
 from corral.engine.pool import Pool
@@ -42,11 +43,8 @@ class CorralVecEnv(PoolAttributes, VecEnv):  # type: ignore[misc]
         self._masks = LastMasks(pool)
         self._here = pool.layout.backend != "process"
         spec = pool.spec
-        try:
+        with closed_on_error(pool):
             super().__init__(pool.num_envs, spec.observation_space, spec.action_space)
-        except BaseException:
-            pool.close()
-            raise
         # As in DummyVecEnv: recorders read the frame rate there.
         self.metadata = spec.metadata
 

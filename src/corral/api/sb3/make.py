@@ -9,6 +9,7 @@ from corral.api.gymnasium.errors import translated
 from corral.api.sb3 import env_calls as reach
 from corral.api.sb3.action_masks import KEY, carrying
 from corral.engine.adapters.factories import EnvSource, Wrap
+from corral.engine.executors.contract import closed_on_error
 from corral.engine.keywords import checked_keywords
 from corral.engine.pool import ApiOptions, Pool, PoolOptions
 from corral.errors import OptionError
@@ -87,12 +88,9 @@ def open_pool(
                 bare_resets=True, wants_reset=False, own_processes=own_processes
             ),
         )
-        try:
+        with closed_on_error(pool):
             if single:
                 _check_distinct(pool)
-        except BaseException:
-            pool.close()
-            raise
     return pool
 
 

@@ -16,6 +16,7 @@ from corral.api.pettingzoo.env import open_team_pool
 from corral.api.shared_policy.pool import SharedPool
 from corral.engine.adapters.factories import EnvSource
 from corral.engine.adapters.pettingzoo import TURNS, multi_env
+from corral.engine.executors.contract import closed_on_error
 from corral.engine.keywords import check_choice, checked_keywords
 from corral.engine.pool import Pool
 from corral.errors import OptionError
@@ -151,8 +152,5 @@ def open_shared_pool(
     """Open a pool whose slots are agents; arguments as for `make_shared_policy`."""
     adapt = functools.partial(multi_env, parallel=TURNS)
     pool = open_team_pool(env, num_envs, adapt, **options)
-    try:
+    with closed_on_error(pool):
         return SharedPool(pool, pad)
-    except BaseException:
-        pool.close()
-        raise

@@ -150,11 +150,7 @@ class SharedPolicy:
         return replace(step, obs=mapped(lambda leaf: leaf[rows], step.obs), **each)
 
     def _whole(
-        self,
-        decision: Decision,
-        before: Any,
-        asked: NDArray[np.intp] | None,
-        rows: int,
+        self, decision: Decision, before: Any, asked: NDArray[np.intp] | None, rows: int
     ) -> Decision:
         """A decision for all rows: nothing chosen for those that were not asked."""
         if asked is None:

@@ -141,7 +141,6 @@ class PaddedSpaces(SharedSpaces):
         return whole.reshape(-1, *self._shape)
 
     def flags(self, flags: ByGroup) -> Array:
-        """See SharedSpaces.flags."""
         return self._whole(flags)
 
     def _whole(self, parts: ByGroup, *width: int) -> Array:
@@ -155,7 +154,6 @@ class PaddedSpaces(SharedSpaces):
         return whole
 
     def actions(self, batch: Any, envs: int) -> dict[str, Any]:
-        """See SharedSpaces.actions."""
         agents, shape = len(self._team.agents), self.action_space.shape
         assert shape is not None
         given = np.asarray(batch)

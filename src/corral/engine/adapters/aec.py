@@ -43,7 +43,6 @@ class AecAdapter(PettingZooAdapter):
     def reset(
         self, seed: int | None, options: dict[str, Any] | None, task: Any
     ) -> tuple[Any, dict[str, Any]]:
-        """Start an episode."""
         self.begin(self.env.reset, seed, options, task)
         try:
             self._keeper, self._passage = keeper_of(self.env)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from corral.engine.adapters.agents_wrapper import AgentsWrapper
 from corral.engine.adapters.pettingzoo import parallel_form
 from corral.engine.adapters.roster import as_number
 from corral.engine.adapters.team import MASK_KEY, Agent
@@ -21,7 +22,7 @@ WON_KEY = "is_success"
 MAX_STARTS = 100
 
 
-class AgainstRandom:
+class AgainstRandom(AgentsWrapper):
     """A PettingZoo env in which one agent plays, and random moves are made for others.
 
         envs = corral.make_multi(lambda: corral.AgainstRandom(connect_four_v3.env()), 8)
@@ -38,30 +39,18 @@ class AgainstRandom:
     """
 
     def __init__(self, env: Any) -> None:
-        self.env = env = parallel_form(env)
-        self.possible_agents = list(env.possible_agents)
+        super().__init__(parallel_form(env))
         if len(self.possible_agents) < 2:
             raise OptionError(
-                f"{env} has {len(self.possible_agents)} agents; random opponents need "
-                "two or more"
+                f"{self.env} has {len(self.possible_agents)} agents; random opponents "
+                "need two or more"
             )
-        self.agents: list[Agent] = []
-        self.metadata = dict(getattr(env, "metadata", None) or {})
-        self.render_mode = getattr(env, "render_mode", None)
         self._next_seat: int | None = None
         self._rng = np.random.default_rng()
         self._samplers: dict[Agent, Any] = {}
 
-    def observation_space(self, agent: Agent) -> Any:
-        """The observation space of an agent."""
-        return self.env.observation_space(agent)
-
-    def action_space(self, agent: Agent) -> Any:
-        """The action space of an agent."""
-        return self.env.action_space(agent)
-
     def set_task(self, seat: int) -> None:
-        """Set who plays the next episode: a number of `possible_agents`."""
+        """Set the player of the next episode: a number of `possible_agents`."""
         if not 0 <= int(seat) < len(self.possible_agents):
             raise OptionError(
                 f"the seat is {seat}; this env has seats 0 to "
@@ -150,17 +139,3 @@ class AgainstRandom:
 
     def _of_player(self, values: Mapping[Agent, Any]) -> dict[Agent, Any]:
         return {agent: values[agent] for agent in (self.player,) if agent in values}
-
-    def render(self) -> Any:
-        """What the env renders."""
-        return self.env.render()
-
-    def close(self) -> None:
-        """Close the env."""
-        self.env.close()
-
-    def __getattr__(self, name: str) -> Any:
-        # Other attributes are the env's; but this is no AECEnv, and copies have none.
-        if name.startswith("_") or name in ("env", "agent_iter"):
-            raise AttributeError(name)
-        return getattr(self.env, name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from types import FunctionType, ModuleType
 from typing import Any, TypeGuard, cast
 
@@ -27,6 +28,18 @@ Wrap = Callable[[Any], Any]
 Maker = str | RegisteredSpec | Factory
 # One maker for all slots, or a list with one for each slot.
 EnvSource = Maker | Sequence[Maker]
+
+
+@dataclass(frozen=True, slots=True)
+class OuterFactory:
+    """Makes an env of what another factory makes."""
+
+    make: Factory
+
+    @property
+    def __wrapped__(self) -> Factory:
+        """What `inspect.signature` describes: whether the env takes a render_mode."""
+        return self.make
 
 
 def wrapped(factory: Factory, wrappers: Sequence[Wrap]) -> Any:

@@ -177,7 +177,6 @@ class FlattenedAgents(gymnasium.Env[Any, Any]):
         return self.env.render()
 
     def close(self) -> None:
-        """Close the env."""
         self.env.close()
 
     def __getattr__(self, name: str) -> Any:

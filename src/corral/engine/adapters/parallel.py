@@ -42,7 +42,6 @@ class ParallelAdapter(PettingZooAdapter):
     def reset(
         self, seed: int | None, options: dict[str, Any] | None, task: Any
     ) -> tuple[Any, dict[str, Any]]:
-        """Start an episode."""
         return self.begun(self.begin(self.course.reset, seed, options, task))
 
     def begun(self, result: Any) -> tuple[Any, dict[str, Any]]:

@@ -21,10 +21,7 @@ TURNS = "turns"
 
 
 def adapt_multi(
-    env: Any,
-    parallel: bool | str = False,
-    state: bool = False,
-    observe: str = "acting",
+    env: Any, parallel: bool | str = False, state: bool = False, observe: str = "acting"
 ) -> MultiAdapter:
     """Give an env with several agents its adapter.
 

@@ -75,7 +75,6 @@ class GymnasiumAdapter(SingleEnvAdapter):
         )
 
     def step(self, action: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        """Step the env."""
         return self.env.step(action)
 
     def reset(

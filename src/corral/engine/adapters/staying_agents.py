@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from corral.engine.adapters.agents_wrapper import AgentsWrapper
 from corral.engine.adapters.pettingzoo import parallel_form
 from corral.engine.adapters.team import Agent
 from corral.engine.tree import mapped
 
 
-class StayingAgents:
+class StayingAgents(AgentsWrapper):
     """All agents stay until the last one is out, for learners that need them all.
 
         make = lambda: corral.StayingAgents(grid_world.parallel_env(flat=True))
@@ -28,27 +29,9 @@ class StayingAgents:
     """
 
     def __init__(self, env: Any) -> None:
-        self.env = env = parallel_form(env)
-        self.possible_agents = list(env.possible_agents)
-        self.agents: list[Agent] = []
-        self.metadata = dict(getattr(env, "metadata", None) or {})
-        self.render_mode = getattr(env, "render_mode", None)
+        super().__init__(parallel_form(env))
         # How agents left: terminated, truncated.
         self._left: dict[Agent, tuple[bool, bool]] = {}
-
-    def __getattr__(self, name: str) -> Any:
-        """Of the env inside; `state` and the like."""
-        if name.startswith("_") or name == "env":  # absent while it is unpickled
-            raise AttributeError(name)
-        return getattr(self.env, name)
-
-    def observation_space(self, agent: Agent) -> Any:
-        """The observation space of an agent."""
-        return self.env.observation_space(agent)
-
-    def action_space(self, agent: Agent) -> Any:
-        """The action space of an agent."""
-        return self.env.action_space(agent)
 
     def reset(
         self, seed: int | None = None, options: dict[str, Any] | None = None
@@ -92,11 +75,3 @@ class StayingAgents:
 
     def _told(self, infos: Mapping[Agent, Any]) -> dict[Agent, Any]:
         return {a: infos.get(a, {}) for a in self.possible_agents}
-
-    def render(self) -> Any:
-        """As the env does."""
-        return self.env.render()
-
-    def close(self) -> None:
-        """Close the env."""
-        self.env.close()

@@ -19,12 +19,15 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from corral.core import NO_TASK
+from corral.engine.adapters.multi_agent import layer_with
 from corral.engine.adapters.task_delivery import TaskBy, TaskDelivery
 from corral.errors import OptionError
 
 Convention = Literal["corral", "varibad"]
 # Keys of a trial's last info: `(episodes,)` arrays.
 RETURNS, LENGTHS = "trial_returns", "trial_lengths"
+# Where Gymnasium's TimeLimit has its limit.
+LIMIT = "_max_episode_steps"
 
 
 class Trials(gymnasium.Wrapper[Any, Any, Any, Any]):
@@ -177,3 +180,9 @@ class Trials(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 def _unbounded(count: int) -> tuple[NDArray[Any], NDArray[Any]]:
     return np.full(count, -np.inf), np.full(count, np.inf)
+
+
+def step_limit(env: Any) -> int | None:
+    """The steps of an episode's time limit, if the env has one."""
+    limit = getattr(layer_with(env, LIMIT), LIMIT, None)
+    return None if limit is None else int(limit)

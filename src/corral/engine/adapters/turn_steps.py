@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from corral.engine.adapters.agents_wrapper import AgentsWrapper
 from corral.engine.adapters.roster import alive
 from corral.engine.adapters.team import MASK_KEY, Agent
 from corral.errors import SpaceMismatch
@@ -18,7 +19,7 @@ from corral.errors import SpaceMismatch
 ACTING_KEY = "acting"
 
 
-class TurnSteps:
+class TurnSteps(AgentsWrapper):
     """An AECEnv as a ParallelEnv.
 
     A step returns what that turn gave to every agent that was alive. Infos have
@@ -28,21 +29,6 @@ class TurnSteps:
         env: an AECEnv.
     """
 
-    def __init__(self, env: Any) -> None:
-        self.env = env
-        self.possible_agents = list(env.possible_agents)
-        self.agents: list[Agent] = []
-        self.metadata = dict(getattr(env, "metadata", None) or {})
-        self.render_mode = getattr(env, "render_mode", None)
-
-    def observation_space(self, agent: Agent) -> Any:
-        """The observation space of an agent."""
-        return self.env.observation_space(agent)
-
-    def action_space(self, agent: Agent) -> Any:
-        """The action space of an agent."""
-        return self.env.action_space(agent)
-
     @property
     def acting(self) -> Agent | None:
         """The agent whose turn it is."""
@@ -51,7 +37,6 @@ class TurnSteps:
     def reset(
         self, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[dict[Agent, Any], dict[Agent, Any]]:
-        """Start an episode."""
         self.env.reset(seed=seed, options=options)
         self.agents = list(self.env.agents)
         self._let_the_dead_pass({})
@@ -104,17 +89,3 @@ class TurnSteps:
                 info.pop(MASK_KEY, None)
             infos[agent] = {**info, ACTING_KEY: agent == acting}
         return infos
-
-    def render(self) -> Any:
-        """What the env renders."""
-        return self.env.render()
-
-    def close(self) -> None:
-        """Close the env."""
-        self.env.close()
-
-    def __getattr__(self, name: str) -> Any:
-        # Other attributes are the env's; but this is no AECEnv, and copies have none.
-        if name.startswith("_") or name in ("env", "agent_iter"):
-            raise AttributeError(name)
-        return getattr(self.env, name)

@@ -224,12 +224,12 @@ class Executor(Protocol):
 
 
 @contextmanager
-def closed_on_error(executor: Executor, timeout: float = 2.0) -> Iterator[None]:
-    """Close the executor if anything is raised in here, Ctrl-C too."""
+def closed_on_error(owner: Any, timeout: float = 2.0) -> Iterator[None]:
+    """Close an executor or a pool if anything is raised in here, Ctrl-C too."""
     try:
         yield
     except BaseException:
-        executor.close(timeout)
+        owner.close(timeout)
         raise
 
 

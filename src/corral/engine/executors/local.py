@@ -18,12 +18,7 @@ import cloudpickle
 
 from corral.engine.executors.contract import Assignment
 from corral.engine.executors.serial import SerialExecutor
-from corral.engine.layout.plan import (
-    ANSWERING,
-    BUSY_SINCE,
-    CURRENT_COMMAND,
-    STEPPING,
-)
+from corral.engine.layout.plan import ANSWERING, BUSY_SINCE, CURRENT_COMMAND, STEPPING
 from corral.engine.worker.letters import Letter, Reply, WorkerEndpoint, for_travel
 from corral.engine.worker.worker import Worker
 from corral.errors import ClosedError, Fault

@@ -20,11 +20,7 @@ from corral.engine.executors.assign import (
     shards,
     useful_processes,
 )
-from corral.engine.executors.contract import (
-    Assignment,
-    Executor,
-    closed_on_error,
-)
+from corral.engine.executors.contract import Assignment, Executor, closed_on_error
 from corral.engine.executors.process import ProcessExecutor
 from corral.engine.executors.process_sharing import (
     SharingProbe,

@@ -22,11 +22,7 @@ from typing import Any
 
 from corral.core import EnvSpec
 from corral.engine.executors import openmp, reaping, spawn
-from corral.engine.executors.contract import (
-    Assignment,
-    closed_on_error,
-    open_executors,
-)
+from corral.engine.executors.contract import Assignment, closed_on_error, open_executors
 from corral.engine.executors.signalled import (
     CLOSED_MEANWHILE,
     SignalledExecutor,

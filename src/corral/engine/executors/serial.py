@@ -93,10 +93,7 @@ class SerialExecutor(Executor):
             self._data = Block.create(plan.size, shared=False, touched=plan.touched)
         views = DataViews(plan, self._data.memory)
         endpoint = WorkerEndpoint(
-            index=0,
-            control=self.control,
-            fetch=self._messages.popleft,
-            post=self._keep,
+            index=0, control=self.control, fetch=self._messages.popleft, post=self._keep
         )
         self._worker.bind(views, codecs, endpoint)
         return views

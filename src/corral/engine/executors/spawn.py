@@ -35,11 +35,7 @@ from corral.engine.executors.starting import start_errors
 from corral.engine.executors.worker_link import WorkerLink
 from corral.engine.executors.worker_output import WorkerOutput
 from corral.engine.faults.report import error_for
-from corral.engine.layout.plan import (
-    CACHE_LINE_BYTES,
-    ControlPlan,
-    ControlViews,
-)
+from corral.engine.layout.plan import CACHE_LINE_BYTES, ControlPlan, ControlViews
 from corral.engine.transport import child_processes, descriptors, doorbell
 from corral.engine.transport.block import Block
 from corral.engine.transport.lifeline import Lifeline

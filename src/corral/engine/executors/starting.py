@@ -23,9 +23,7 @@ from corral.errors import CorralError, Fault
 
 @contextmanager
 def start_errors(
-    seed: int | None,
-    worker: int | None = None,
-    kinds: type[Exception] = OSError,
+    seed: int | None, worker: int | None = None, kinds: type[Exception] = OSError
 ) -> Iterator[None]:
     """Turn an OSError into a StartError: descriptors, memory, processes, programs.
 

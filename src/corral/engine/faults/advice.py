@@ -50,7 +50,7 @@ _MAP_SIGNALS = {
 }
 _MAP_BY_TRANSFER = {
     "sending a result home": "return plain data: numbers, arrays, text; or keep the "
-    "object in the worker, as this_worker().resource",
+    "object in the worker, as this_worker().resource"
 }
 # The command of a fault whose policy raised, in a worker.
 POLICY = "the policy"

@@ -26,14 +26,7 @@ from gymnasium import spaces
 
 from corral.core import EnvSpec
 from corral.engine.layout.composite import DictCodec, TupleCodec
-from corral.engine.layout.contract import (
-    Array,
-    Codec,
-    Decode,
-    Encode,
-    Mail,
-    Split,
-)
+from corral.engine.layout.contract import Array, Codec, Decode, Encode, Mail, Split
 from corral.engine.layout.leaves import ArrayCodec, MailedCodec, check_count
 
 __all__ = ["Codec", "Codecs", "StandIn", "codec_for", "register_codec"]
@@ -96,12 +89,10 @@ class StandIn(Codec):
         self.mailed = self.inner.mailed
 
     def encoder(self, arrays: Sequence[Array], name: str = "obs") -> Encode:
-        """See Codec.encoder."""
         encode, pack = self.inner.encoder(arrays, name), self.pack
         return lambda row, slot, value: encode(row, slot, pack(value))
 
     def decoder(self, arrays: Sequence[Array]) -> Decode:
-        """See Codec.decoder."""
         decode, unpack = self.inner.decoder(arrays), self.unpack
         return lambda row, slot, mailed: unpack(decode(row, slot, mailed))
 
@@ -113,7 +104,6 @@ class StandIn(Codec):
         return tuple(decode(0, slot, [part[slot] for part in mailed]) for slot in slots)
 
     def split(self, batch: Any, count: int, name: str = "actions") -> Split:
-        """See Codec.split."""
         check_count(batch, count, name)
         return self.inner.split([self.pack(value) for value in batch], count, name)
 

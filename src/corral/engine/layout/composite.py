@@ -70,7 +70,6 @@ class CompositeCodec(Codec):
         self.keys = [part.key for part in self.parts]
 
     def encoder(self, arrays: Sequence[Array], name: str = "obs") -> Encode:
-        """See Codec.encoder."""
         native, count, check = self.native, len(self.parts), self.check
         encoders = [
             (part.key, part.codec.encoder(arrays[part.leaves], _named(name, part)))
@@ -94,7 +93,6 @@ class CompositeCodec(Codec):
         return encode
 
     def decoder(self, arrays: Sequence[Array]) -> Decode:
-        """See Codec.decoder."""
         join = self.join
         parts = [(p.codec.decoder(arrays[p.leaves]), p.mail) for p in self.parts]
 
@@ -115,7 +113,6 @@ class CompositeCodec(Codec):
         return lambda row: map(join, zip(*[walk(row) for walk in sure], strict=True))
 
     def assemble(self, leaf_batches: Sequence[Array], mailed: Mail) -> Any:
-        """See Codec.assemble."""
         parts = [
             part.codec.assemble(leaf_batches[part.leaves], mailed[part.mail])
             for part in self.parts
@@ -123,7 +120,6 @@ class CompositeCodec(Codec):
         return self.join(parts)
 
     def split(self, batch: Any, count: int, name: str = "actions") -> Split:
-        """See Codec.split."""
         if not self.is_batched(batch):
             return self._split_items(batch, count, name)
         self.check(batch, name)
@@ -174,12 +170,10 @@ class DictCodec(CompositeCodec):
     native = dict
 
     def join(self, values: Sequence[Any]) -> dict[Any, Any]:
-        """See CompositeCodec.join."""
         # Not strict: the keyword alone doubles the cost, and no length is in doubt.
         return dict(zip(self.keys, values))  # noqa: B905
 
     def check(self, value: Any, name: str) -> None:
-        """See CompositeCodec.check."""
         if not isinstance(value, Mapping):
             got = described_value(value)
             raise SpaceMismatch(f"{name} {got}; its space says a dict of {self.keys}")
@@ -189,7 +183,6 @@ class DictCodec(CompositeCodec):
             )
 
     def is_batched(self, batch: Any) -> bool:
-        """See CompositeCodec.is_batched."""
         return isinstance(batch, Mapping)
 
 
@@ -199,11 +192,9 @@ class TupleCodec(CompositeCodec):
     native = tuple
 
     def join(self, values: Sequence[Any]) -> tuple[Any, ...]:
-        """See CompositeCodec.join."""
         return tuple(values)
 
     def check(self, value: Any, name: str) -> None:
-        """See CompositeCodec.check."""
         sequence = isinstance(value, (tuple, list)) or (
             isinstance(value, np.ndarray) and value.ndim > 0
         )
@@ -213,7 +204,6 @@ class TupleCodec(CompositeCodec):
             raise SpaceMismatch(f"{name} {got}; {wants}")
 
     def is_batched(self, batch: Any) -> bool:
-        """See CompositeCodec.is_batched."""
         # A list is always one action per slot; a tuple only where it cannot be the
         # batched form, which is how Gymnasium reads it.
         return isinstance(batch, tuple) and len(batch) == len(self.parts)
@@ -258,23 +248,18 @@ class PackedCodec(Codec):
         return arrays
 
     def encoder(self, arrays: Sequence[Array], name: str = "obs") -> Encode:
-        """See Codec.encoder."""
         return self._bytes.encoder(arrays, name)
 
     def decoder(self, arrays: Sequence[Array]) -> Decode:
-        """See Codec.decoder."""
         return self.inner.decoder(self._unpacked(arrays[0]))
 
     def walker(self, arrays: Sequence[Array]) -> Walk | None:
-        """See Codec.walker."""
         return self.inner.walker(self._unpacked(arrays[0]))
 
     def assemble(self, leaf_batches: Sequence[Array], mailed: Mail) -> Any:
-        """See Codec.assemble."""
         return self.inner.assemble(self._unpacked(leaf_batches[0]), ())
 
     def split(self, batch: Any, count: int, name: str = "actions") -> Split:
-        """See Codec.split."""
         leaves, _ = self.inner.split(batch, count, name)
         packed = np.zeros((count, self.size), np.uint8)
         for array, leaf in zip(self._unpacked(packed), leaves, strict=True):

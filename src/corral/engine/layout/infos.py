@@ -36,9 +36,7 @@ class Infos:
     __slots__ = ("_columns", "_remainders")
 
     def __init__(
-        self,
-        columns: Sequence[ColumnRead],
-        remainders: Mapping[int, dict[Any, Any]],
+        self, columns: Sequence[ColumnRead], remainders: Mapping[int, dict[Any, Any]]
     ) -> None:
         self._columns = columns
         self._remainders = remainders

@@ -47,7 +47,6 @@ class ArrayCodec(Codec):
         self.leaves = (Leaf((), self.dtype, self.shape),)
 
     def encoder(self, arrays: Sequence[Array], name: str = "obs") -> Encode:
-        """See Codec.encoder."""
         (array,) = arrays
         make = self._array_encoder if self.shape else self._scalar_encoder
         return make(array, name)
@@ -91,7 +90,6 @@ class ArrayCodec(Codec):
         return encode
 
     def decoder(self, arrays: Sequence[Array]) -> Decode:
-        """See Codec.decoder."""
         (array,) = arrays
         if not self.shape:
             return lambda row, slot, mailed: array[row, slot]
@@ -105,11 +103,9 @@ class ArrayCodec(Codec):
         return lambda row: islice(array[row].copy(), slots)
 
     def assemble(self, leaf_batches: Sequence[Array], mailed: Mail) -> Array:
-        """See Codec.assemble."""
         return leaf_batches[0]
 
     def split(self, batch: Any, count: int, name: str = "actions") -> Split:
-        """See Codec.split."""
         expected = (count, *self.shape)
         if type(batch) is np.ndarray and batch.shape == expected:
             # Not by identity: the dtype of a space that was unpickled is a copy.
@@ -178,19 +174,15 @@ class MailedCodec(Codec):
     mailed = 1
 
     def encoder(self, arrays: Sequence[Array], name: str = "obs") -> Encode:
-        """See Codec.encoder."""
         return lambda row, slot, value: [value]
 
     def decoder(self, arrays: Sequence[Array]) -> Decode:
-        """See Codec.decoder."""
         return lambda row, slot, mailed: mailed[0]  # type: ignore[index]
 
     def assemble(self, leaf_batches: Sequence[Array], mailed: Mail) -> tuple[Any, ...]:
-        """See Codec.assemble."""
         return mailed[0]
 
     def split(self, batch: Any, count: int, name: str = "actions") -> Split:
-        """See Codec.split."""
         # An array is taken row by row, but a string is one value and not its letters.
         items = list(batch) if isinstance(batch, np.ndarray) and batch.ndim else batch
         check_count(items, count, name)

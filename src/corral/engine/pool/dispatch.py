@@ -101,10 +101,7 @@ class Dispatcher:
         self._send(slots, Verb.STEP, mode)
 
     def reset(
-        self,
-        slots: Chosen,
-        seeds: list[int],
-        requests: dict[int, dict[str, Any]],
+        self, slots: Chosen, seeds: list[int], requests: dict[int, dict[str, Any]]
     ) -> None:
         """Have these slots begin an episode.
 

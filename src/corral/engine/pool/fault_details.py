@@ -246,11 +246,7 @@ class FaultDetails(Neighbourhood):
     # Episodes -------------------------------------------------------------------------
 
     def _with_episode(
-        self,
-        fault: Fault,
-        ticket: int,
-        asked: Asked | None,
-        missing: str = "",
+        self, fault: Fault, ticket: int, asked: Asked | None, missing: str = ""
     ) -> Fault:
         """The fault with its last actions and, if its env is to blame, the episode."""
         assert fault.slot is not None and fault.worker is not None

@@ -165,8 +165,8 @@ class PoolOptions:
             fewer = slots - slots % self.repeat
             near = f"{fewer} or {fewer + self.repeat}" if fewer else f"{self.repeat}"
             raise OptionError(
-                f"num_envs is {slots} and repeat is {self.repeat}: slots in groups of "
-                f"{self.repeat} are a multiple of it; use num_envs={near}"
+                f"num_envs is {slots} and repeat is {self.repeat}: num_envs must be a "
+                f"multiple of repeat; use num_envs={near}"
             )
 
     def restarts(self, kind: str) -> bool:
@@ -336,22 +336,15 @@ class BatchedEnvs:
                 'autoreset="same_step", or give its step a step_mask argument'
             )
 
-    def check_restarts(self, wanted: bool) -> None:
-        """Refuse restarts of an env whose slots cannot be reset one by one."""
-        if wanted and self._only is not None:
+    def check_options(self, restarts: bool, repeat: int) -> None:
+        """Refuse what needs an env whose slots can be reset one by one."""
+        what = 'on_fault="restart" begins the episode of one slot again'
+        if not restarts:
+            what = f"repeat={repeat} gives each slot the seed of its group"
+        if (restarts or repeat > 1) and self._only is not None:
             raise OptionError(
-                'on_fault="restart" begins the episode of one slot again, but the '
-                "batched env restarts its episodes by itself; it needs one whose "
-                'metadata["autoreset_mode"] is AutoresetMode.DISABLED'
-            )
-
-    def check_repeat(self, repeat: int) -> None:
-        """Refuse groups of equal episodes where no slot has a seed of its own."""
-        if repeat > 1 and self._only is not None:
-            raise OptionError(
-                f"repeat={repeat} gives each slot the seed of its group, but the "
-                "batched env restarts its episodes by itself; it needs one whose "
-                'metadata["autoreset_mode"] is AutoresetMode.DISABLED'
+                f"{what}, but the batched env restarts its episodes by itself; it "
+                'needs one whose metadata["autoreset_mode"] is AutoresetMode.DISABLED'
             )
 
     def check_whole(self, slots: NDArray[np.intp], command: str) -> None:

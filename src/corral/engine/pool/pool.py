@@ -7,17 +7,13 @@ from contextlib import suppress
 from dataclasses import fields
 from threading import get_ident
 from time import perf_counter
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from corral.core import Autoreset, EnvSpec, Step
-from corral.engine.adapters.factories import (
-    EnvSource,
-    Wrap,
-    factories_for,
-)
+from corral.engine.adapters.factories import EnvSource, Wrap, factories_for
 from corral.engine.adapters.task_delivery import TaskBy, way_for
 from corral.engine.executors.assign import Placement
 from corral.engine.executors.contract import Assignment, closed_on_error
@@ -43,13 +39,12 @@ from corral.engine.pool.receive import Receiver, StaleViews
 from corral.engine.pool.recovery import Recovery
 from corral.engine.pool.state import (
     ACTING,
-    CLOSED,
-    HAVE_WORKERS,
     OPEN,
     Chosen,
     Lifecycle,
     PoolState,
     Slots,
+    WorkersOwner,
     chosen_slots,
 )
 from corral.engine.pool.stats import Stats, stats_of
@@ -57,7 +52,7 @@ from corral.engine.worker.autoreset import SAME_STEP
 from corral.errors import EnvError, Fault, OptionError, OrderError, SpaceMismatch
 
 
-class Pool:
+class Pool(WorkersOwner):
     """Many environments behind send and recv.
 
     Args:
@@ -243,8 +238,7 @@ class Pool:
         if options.batched:
             self._batches = BatchedEnvs(self.spec, executor.shards)
             self._batches.check_mode(self._mode)
-            self._batches.check_restarts(options.restarts_workers)
-            self._batches.check_repeat(options.repeat)
+            self._batches.check_options(options.restarts_workers, options.repeat)
         self._action_check = limits_for(self.spec) if self.check_actions else None
         self._state = PoolState(self.num_envs, executor.control.done)
         self._inline = executor.inline and not codecs.action.mailed
@@ -730,32 +724,3 @@ class Pool:
                 'workers; use call or get_attr, or backend="serial"'
             )
         return self._executor.envs
-
-    @property
-    def closed(self) -> bool:
-        """Whether the pool has been closed."""
-        return self._lifecycle.state == CLOSED
-
-    def close(self, timeout: float | None = None) -> None:
-        """Close every env and end every worker; bounded, idempotent, never raises."""
-        if self._lifecycle.state in HAVE_WORKERS:
-            try:
-                self._lifecycle.close()
-            finally:  # a signal handler may raise at any line
-                self._executor.close(timeout)
-
-    def __enter__(self) -> Pool:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError(
-            "a pool owns workers and memory, so it cannot be copied or pickled; make "
-            "another pool with the same arguments"
-        )
-
-    def __del__(self) -> None:
-        if hasattr(self, "_lifecycle"):  # otherwise the arguments were refused
-            self.close()

@@ -28,13 +28,7 @@ import numpy as np
 
 from corral.engine.faults.report import error_for, one_error_for
 from corral.engine.layout.plan import BEGIN_TICKET, SITE_CALLED, TICKET_MASK
-from corral.engine.pool.local import (
-    Build,
-    LocalSetup,
-    SiteCall,
-    SiteReply,
-    faults_of,
-)
+from corral.engine.pool.local import Build, LocalSetup, SiteCall, SiteReply, faults_of
 from corral.engine.pool.pool import Pool
 from corral.engine.pool.state import ACTING, OPEN, SENDING, Lifecycle
 from corral.engine.transport.mailbox import deadline_after

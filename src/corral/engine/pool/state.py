@@ -19,11 +19,12 @@ import weakref
 from collections.abc import Callable, Sequence
 from threading import get_ident
 from time import perf_counter
-from typing import Any
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from corral.engine.executors.contract import Executor
 from corral.engine.layout.plan import TICKET_MASK, Tickets
 from corral.engine.worker.commands import Verb
 from corral.errors import (
@@ -33,6 +34,8 @@ from corral.errors import (
     OrderError,
     OwnershipError,
 )
+
+Self = TypeVar("Self", bound="WorkersOwner")
 
 UNBUILT, OPEN, SENDING, CLOSED = "unbuilt", "open", "sending", "closed"
 ACTING = "acting"
@@ -63,7 +66,7 @@ class Lifecycle:
     """The state of one pool or crew, made by the thread that it belongs to."""
 
     def __init__(self, noun: str = "pool") -> None:
-        self._noun = noun
+        self.noun = noun
         self.state = UNBUILT
         # Waits until sites are no longer at work.
         self.drain_sites: Callable[[], None] | None = None
@@ -83,12 +86,52 @@ class Lifecycle:
         """Raise unless the pool is open and used by the thread that owns it."""
         if self.state != OPEN:
             kind, why = _UNUSABLE.get(self.state, _UNUSABLE[CLOSED])
-            raise kind(why.replace("pool", self._noun))
+            raise kind(why.replace("pool", self.noun))
         if get_ident() != self.owner:
             raise OwnershipError(
-                f"this {self._noun} belongs to the thread that made it; make one "
-                f"{self._noun} per thread, or make the calls from its thread"
+                f"this {self.noun} belongs to the thread that made it; make one "
+                f"{self.noun} per thread, or make the calls from its thread"
             )
+
+
+class WorkersOwner:
+    """Closed at the end of a `with` block, or when it is dropped; never copied."""
+
+    _lifecycle: Lifecycle
+    _executor: Executor
+
+    @property
+    def closed(self) -> bool:
+        """Whether it has been closed."""
+        return self._lifecycle.state == CLOSED
+
+    def close(self, timeout: float | None = None) -> None:
+        """Close every env and end every worker; bounded, idempotent, never raises."""
+        if self._lifecycle.state in HAVE_WORKERS:
+            try:
+                self._lifecycle.close()
+            finally:  # a signal handler may raise at any line
+                self._end_workers(timeout)
+
+    def _end_workers(self, timeout: float | None) -> None:
+        self._executor.close(timeout)
+
+    def __enter__(self: Self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __reduce__(self) -> NoReturn:
+        noun = self._lifecycle.noun
+        raise TypeError(
+            f"a {noun} owns workers, so it cannot be copied or pickled; make another "
+            f"{noun} with the same arguments"
+        )
+
+    def __del__(self) -> None:
+        if hasattr(self, "_lifecycle"):  # otherwise the arguments were refused
+            self.close()
 
 
 _open_pools: weakref.WeakSet[Lifecycle] = weakref.WeakSet()

@@ -4,13 +4,12 @@
     policy.load_weights(reader.load(published))      in a worker
 
 Two buffers alternate, so a version can be loaded until the next but one is published.
-`WeightsStore` is the interface; `SharedWeights` keeps them in shared memory.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,25 +38,6 @@ class PublishedWeights(NamedTuple):
     version: int
     address: SegmentAddress | None = None
     arrays: Arrays | None = None
-
-
-class WeightsStore(Protocol):
-    """Where weights are published.
-
-    Attributes:
-        version: The latest version; 0 before the first.
-    """
-
-    version: int
-
-    def publish(self, weights: GivenWeights) -> int:
-        """Publish weights; returns their version, the latest one if they are equal."""
-
-    def published(self) -> PublishedWeights:
-        """The latest version, to be sent to workers."""
-
-    def close(self) -> None:
-        """Let go of the memory."""
 
 
 class SharedWeights:

@@ -164,11 +164,7 @@ class BatchedShard(Shard):
             self._answer(index, ticket, mode, outcomes.get(index), error)
 
     def _stepped(
-        self,
-        tickets: dict[int, int],
-        wide: int,
-        going: NDArray[np.bool_],
-        whole: bool,
+        self, tickets: dict[int, int], wide: int, going: NDArray[np.bool_], whole: bool
     ) -> Any:
         """Step those slots of a command that have an episode, with one call."""
         batch = self.envs.batch

@@ -166,7 +166,6 @@ class ProbedEnv:
         self._episode = 0
 
     def build(self) -> ProbedEnv:
-        """Build it."""
         (spec,) = self.envs.build([self._make])
         self._adapter: Any = self.envs.adapters[0]
         self.env = self._adapter.env

@@ -34,11 +34,7 @@ from corral.engine.worker.episode_plan import EpisodePlan
 from corral.engine.worker.forked_copies import Guard, no_guard
 from corral.engine.worker.info_writer import InfoWriter
 from corral.engine.worker.letters import NotSent, WorkerEndpoint, describe
-from corral.engine.worker.record import (
-    EPISODE_OVER,
-    NEEDS_CARE,
-    Recorder,
-)
+from corral.engine.worker.record import EPISODE_OVER, NEEDS_CARE, Recorder
 from corral.engine.worker.shard_envs import ShardEnvs
 from corral.engine.worker.step_results import defined_at, two_of
 from corral.errors import Fault, SpaceMismatch

@@ -22,12 +22,7 @@ from corral.learners.torch_import import nn, torch
 from corral.rollouts.normalise import ObsNorm
 from corral.rollouts.space_rows import SpaceParts
 
-ACTIVATION_MODULES = {
-    "tanh": nn.Tanh,
-    "relu": nn.ReLU,
-    "elu": nn.ELU,
-    "silu": nn.SiLU,
-}
+ACTIVATION_MODULES = {"tanh": nn.Tanh, "relu": nn.ReLU, "elu": nn.ELU, "silu": nn.SiLU}
 
 
 class ExportedPolicy(nn.Module):  # type: ignore[misc]

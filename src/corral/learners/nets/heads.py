@@ -48,11 +48,7 @@ class Head(nn.Module):  # type: ignore[misc]
     exact = True
 
     def __init__(
-        self,
-        space: spaces.Space[Any],
-        inputs: int | None,
-        outputs: int,
-        generator: Any,
+        self, space: spaces.Space[Any], inputs: int | None, outputs: int, generator: Any
     ) -> None:
         super().__init__()
         self.outputs = outputs

@@ -29,11 +29,7 @@ from corral.learners.off_policy.batch import batch_of
 from corral.learners.off_policy.nets import MeanOnly, NetSizes
 from corral.learners.off_policy.policy import ActorPolicy, Head
 from corral.learners.off_policy.sac import SAC
-from corral.learners.off_policy.settings import (
-    OffPolicyConfig,
-    SACConfig,
-    TD3Config,
-)
+from corral.learners.off_policy.settings import OffPolicyConfig, SACConfig, TD3Config
 from corral.learners.off_policy.td3 import TD3
 from corral.learners.off_policy.transitions import columns_for, of_episode, of_rollout
 from corral.learners.off_policy.vectors import ObsVector, SideBySide, actions_for

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from corral.errors import MissingExtra
 from corral.learners.off_policy.nets import Architecture
-from corral.learners.protocol import LearnerConfig
+from corral.learners.protocol import Count, LearnerConfig, setting
 
 try:
     from pydantic import Field, model_validator
@@ -20,93 +20,80 @@ MARKOV_BATCH, RECURRENT_BATCH = 256, 32
 class OffPolicyConfig(LearnerConfig):
     """What SAC and TD3 have in common."""
 
-    architecture: Architecture = Field(
-        default="markov",
-        description="markov (no memory), memory (actor and critic remember), or "
-        "memory_markov (only the critic remembers)",
+    architecture: Architecture = setting(
+        "markov",
+        "markov (no memory), memory (actor and critic remember), or memory_markov "
+        "(only the critic remembers)",
     )
-    memory: Literal["lstm", "gru"] = Field(
-        default="lstm", description="recurrent layer (default: lstm)"
+    memory: Literal["lstm", "gru"] = setting("lstm", "recurrent layer (default: lstm)")
+    memory_size: int = setting(128, "width of the recurrent layer (default: 128)", ge=1)
+    action_embedding: int = setting(
+        16, "width of the embedded previous action; 0: the net does not see it", ge=0
     )
-    memory_size: int = Field(
-        default=128, ge=1, description="width of the recurrent layer (default: 128)"
+    obs_embedding: int = setting(32, "width of the embedded observation", ge=1)
+    reward_embedding: int = setting(
+        16, "width of the embedded reward; 0: the net does not see it", ge=0
     )
-    action_embedding: int = Field(
-        default=16,
-        ge=0,
-        description="width of the embedded previous action; 0: the net does not see it",
+    hidden: tuple[Count, ...] | None = setting(
+        None,
+        "widths of the hidden layers of actor and critic (default: 256, 256; with a "
+        "memory 128, 128, 128)",
     )
-    obs_embedding: int = Field(
-        default=32, ge=1, description="width of the embedded observation"
-    )
-    reward_embedding: int = Field(
-        default=16,
-        ge=0,
-        description="width of the embedded reward; 0: the net does not see it",
-    )
-    hidden: tuple[Annotated[int, Field(ge=1)], ...] | None = Field(
-        default=None,
-        description="widths of the hidden layers of actor and critic (default: 256, "
-        "256; with a memory 128, 128, 128)",
-    )
-    lr: float = Field(default=3e-4, gt=0, description="learning rate, > 0")
-    gamma: float = Field(
-        default=0.99, ge=0, le=1, description="discount per step, 0 to 1"
-    )
-    tau: float = Field(
-        default=0.005,
+    lr: float = setting(3e-4, "learning rate, > 0", gt=0)
+    gamma: float = setting(0.99, "discount per step, 0 to 1", ge=0, le=1)
+    tau: float = setting(
+        0.005,
+        "soft update of the target networks: share of the weights taken over per "
+        "update",
         gt=0,
         le=1,
-        description="share of the weights that the target nets take over per update",
     )
-    batch_size: int | None = Field(
-        default=None,
+    batch_size: int | None = setting(
+        None, "transitions per update (default: 256), or sequences (32)", ge=1
+    )
+    sequence_length: int | None = setting(
+        None,
+        "steps of a sampled sequence, with a memory (default: whole episodes); "
+        "shorter episodes are padded and masked",
         ge=1,
-        description="transitions per update (default: 256), or sequences (32)",
     )
-    sequence_length: int | None = Field(
-        default=None,
+    updates: Annotated[int, Field(ge=0)] | Annotated[float, Field(ge=0)] = setting(
+        1.0,
+        "updates per env step as a fraction (1.0, 0.02), or their number after each "
+        "collection as an integer (200)",
+    )
+    rows: int = setting(
+        16, "rows of each env per collection, without a memory (default: 16)", ge=1
+    )
+    episodes: int | None = setting(
+        None,
+        "whole episodes or trials per collection (default with a memory: 1; without: "
+        "rows)",
         ge=1,
-        description="steps of a sampled sequence, with a memory (default: whole "
-        "episodes); shorter episodes are padded and masked",
     )
-    updates: Annotated[int, Field(ge=0)] | Annotated[float, Field(ge=0)] = Field(
-        default=1.0,
-        description="updates per env step as a fraction (1.0, 0.02), or their number "
-        "after each collection as an integer (200)",
+    random_steps: int = setting(
+        1000, "env steps with random actions before learning starts", ge=0
     )
-    rows: int = Field(
-        default=16,
-        ge=1,
-        description="rows of each env per collection, without a memory (default: 16)",
-    )
-    episodes: int | None = Field(
-        default=None,
-        ge=1,
-        description="whole episodes or trials per collection (default with a memory: "
-        "1; without: rows)",
-    )
-    random_steps: int = Field(
-        default=1000,
+    random_episodes: int = setting(
+        0,
+        "whole episodes with random actions before learning starts; random_steps must "
+        "be reached too",
         ge=0,
-        description="env steps with random actions before learning starts",
     )
-    random_episodes: int = Field(
-        default=0,
-        ge=0,
-        description="whole episodes with random actions before learning starts; "
-        "random_steps must be reached too",
+    replay_size: int = setting(
+        1_000_000,
+        "capacity of the replay buffer in transitions (default: 1 million)",
+        ge=1,
     )
-    replay_size: int = Field(
-        default=1_000_000, ge=1, description="transitions that are kept"
+    replay_max_gib: float = setting(
+        16.0,
+        "largest replay buffer in GiB; a larger one is refused (default: 16)",
+        gt=0,
     )
-    replay_max_gib: float = Field(
-        default=16.0, gt=0, description="largest replay in GiB; a larger one is refused"
-    )
-    overlap: Literal[0, 1] = Field(
-        default=0,
-        description="1 collects the next data while learning, with the weights of one "
-        "collection before; 0 takes turns",
+    overlap: Literal[0, 1] = setting(
+        0,
+        "1 collects the next data while learning, with the weights of one collection "
+        "before; 0 takes turns",
     )
 
     @model_validator(mode="after")
@@ -139,35 +126,30 @@ class OffPolicyConfig(LearnerConfig):
 class SACConfig(OffPolicyConfig):
     """Every setting of SAC."""
 
-    alpha: Annotated[float, Field(ge=0)] | Literal["auto"] = Field(
-        default="auto",
-        description="entropy temperature; auto learns it (default: auto)",
+    alpha: Annotated[float, Field(ge=0)] | Literal["auto"] = setting(
+        "auto", "entropy temperature; auto learns it (default: auto)"
     )
-    alpha_init: float = Field(
-        default=1.0, gt=0, description="temperature that auto starts from (default: 1)"
+    alpha_init: float = setting(
+        1.0, "temperature that auto starts from (default: 1)", gt=0
     )
-    alpha_lr: float = Field(
-        default=3e-4, gt=0, description="learning rate of the temperature"
-    )
-    target_entropy: float | None = Field(
-        default=None,
-        description="entropy that auto aims at (default: minus the number of action "
-        "dimensions; for Discrete 0.7 of the largest)",
+    alpha_lr: float = setting(3e-4, "learning rate of the temperature", gt=0)
+    target_entropy: float | None = setting(
+        None,
+        "entropy that auto aims at (default: minus the number of action dimensions; "
+        "for Discrete 0.7 of the largest)",
     )
 
 
 class TD3Config(OffPolicyConfig):
     """Every setting of TD3."""
 
-    exploration_noise: float = Field(
-        default=0.1, ge=0, description="deviation of the noise on collected actions"
+    exploration_noise: float = setting(
+        0.1, "standard deviation of the exploration noise (default: 0.1)", ge=0
     )
-    target_noise: float = Field(
-        default=0.2, ge=0, description="deviation of the noise on target actions"
+    target_noise: float = setting(
+        0.2, "standard deviation of the noise on target actions (default: 0.2)", ge=0
     )
-    noise_clip: float = Field(
-        default=0.5, gt=0, description="largest noise on target actions"
+    noise_clip: float = setting(
+        0.5, "clip range of the noise on target actions (default: 0.5)", gt=0
     )
-    policy_delay: int = Field(
-        default=1, ge=1, description="critic updates per actor update (default: 1)"
-    )
+    policy_delay: int = setting(1, "critic updates per actor update (default: 1)", ge=1)

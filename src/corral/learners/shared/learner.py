@@ -30,8 +30,8 @@ def agent_norm(policy: SharedPolicy, obs_norm: ObsNorm | None) -> ObsNorm | None
     _, spaces = policy.single
     if isinstance(spaces, PaddedSpaces):
         raise OptionError(
-            "normalise_obs and pad are true: what agents see is scaled before it is "
-            "padded, so the policy does not stand by itself; use corral eval"
+            "normalise_obs and pad are true: observations are scaled before they are "
+            "padded, so the policy needs the run's normaliser; use corral eval"
         )
     inside = OBSERVATION if spaces.masked else ""
     return obs_norm.for_agents(spaces.observation_space, inside)

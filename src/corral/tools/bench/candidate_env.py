@@ -45,7 +45,6 @@ class CandidateEnv(gymnasium.Env[Any, Any]):
         return 0, 0.0, False, False, {"answer": turn}
 
     def close(self) -> None:
-        """Close the envs."""
         if self._stepped is not None:
             self._stepped.close()
 

@@ -110,7 +110,6 @@ class EpisodeDriver:
         return self.step(self.draw())
 
     def reset(self, seed: int | None) -> EnvResponse:
-        """Start an episode."""
         self._episode += 1
         with self._around():
             given = {} if seed is None else {"seed": seed}
@@ -183,7 +182,6 @@ class EpisodeDriver:
         return [copy.deepcopy(replace(moment, info=None)) for moment in played]
 
     def close(self) -> None:
-        """Close the env."""
         with self._around():
             self.env.close()
 

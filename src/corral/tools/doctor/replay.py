@@ -83,7 +83,6 @@ class Replay:
         self.rerun.go_on()
 
     def close(self) -> None:
-        """Close the env."""
         if self.rerun is not None:
             with suppress(Exception):
                 self.rerun.close()

@@ -145,7 +145,6 @@ class Rerun(SavedEnv):
             self._failing()
 
     def close(self) -> None:
-        """Close the env."""
         with inside(self._worker):
             self._worker.shard.close()
 

@@ -9,30 +9,12 @@ import operator
 import os
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from corral.errors import OptionError, WriteFailed
-
-
-def count(text: str) -> int:
-    """Parse an integer >= 1."""
-    return _integer(text, 1)
-
-
-def whole(text: str) -> int:
-    """Parse an integer >= 0."""
-    return _integer(text, 0)
-
-
-def positive(text: str) -> float:
-    """Parse a number > 0."""
-    return _number(text, "> 0", operator.gt)
-
-
-def not_negative(text: str) -> float:
-    """Parse a number >= 0."""
-    return _number(text, ">= 0", operator.ge)
+from corral.engine.whole_file import writing
+from corral.errors import OptionError
 
 
 def _number(text: str, limit: str, keeps: Callable[[float, float], bool]) -> float:
@@ -41,6 +23,21 @@ def _number(text: str, limit: str, keeps: Callable[[float, float], bool]) -> flo
         if math.isfinite(number) and keeps(number, 0):
             return number
     raise argparse.ArgumentTypeError(f"must be a number {limit}, got {text!r}")
+
+
+def _integer(text: str, least: int) -> int:
+    """Also as people write large ones: 100_000, 1e6."""
+    plain = text.strip().replace("_", "").replace(",", "")
+    with suppress(ValueError, OverflowError):
+        number = int(plain) if plain.isdecimal() else int(float(plain))
+        if number >= least and (plain.isdecimal() or number == float(plain)):
+            return number
+    raise argparse.ArgumentTypeError(f"must be an integer >= {least}, got {text!r}")
+
+
+count, whole = partial(_integer, least=1), partial(_integer, least=0)
+positive = partial(_number, limit="> 0", keeps=operator.gt)
+not_negative = partial(_number, limit=">= 0", keeps=operator.ge)
 
 
 def add_trust(add: Callable[..., Any], what: str) -> None:
@@ -94,20 +91,8 @@ def json_object(text: str) -> dict[str, Any]:
     return value
 
 
-def _integer(text: str, least: int) -> int:
-    """Also as people write large ones: 100_000, 1e6."""
-    plain = text.strip().replace("_", "").replace(",", "")
-    with suppress(ValueError, OverflowError):
-        number = int(plain) if plain.isdecimal() else int(float(plain))
-        if number >= least and (plain.isdecimal() or number == float(plain)):
-            return number
-    raise argparse.ArgumentTypeError(f"must be an integer >= {least}, got {text!r}")
-
-
 def save(path: Path, content: bytes) -> None:
     """Write it where it was asked for; that may also be a device."""
-    try:
+    with writing(path):
         path.write_bytes(content)
-    except OSError as error:
-        raise WriteFailed(f"{path} cannot be written: {error.strerror}") from error
     print(f"Written: {path}")

@@ -9,7 +9,7 @@ cluster:
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, PositiveFloat, PositiveInt
 
@@ -33,10 +33,3 @@ class ClusterSettings(BaseModel):
     """seconds allowed for the rows of one update (default: no limit)"""
     on_node_loss: Literal["raise", "restart"] = "raise"
     """restart: rows of a lost site are invalid, and it is started again"""
-
-
-def written_out(value: Any) -> Any:
-    """`cluster: auto` as a group, and `cluster: false` as none."""
-    if isinstance(value, bool):
-        return {} if value else None
-    return {"address": value} if isinstance(value, str) else value

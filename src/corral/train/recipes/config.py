@@ -26,6 +26,7 @@ try:
         NonNegativeInt,
         PositiveFloat,
         PositiveInt,
+        ValidationInfo,
         create_model,
         field_validator,
     )
@@ -35,9 +36,8 @@ except ImportError as error:
 from corral.learners.ppo import PPOConfig
 from corral.learners.protocol import Rows, Wants
 from corral.learners.registry import learner_class
-from corral.train.recipes import cluster_settings
 from corral.train.recipes.cluster_settings import ClusterSettings
-from corral.train.recipes.wandb_settings import WandbSettings, written_out
+from corral.train.recipes.wandb_settings import WandbSettings
 
 # Settings that a resumed run may change, since they change no number of the training:
 # where envs and networks are computed, how faults are handled, when the run ends, and
@@ -92,9 +92,9 @@ class RunConfig(BaseModel):
     pad: bool = False
     """(view: shared) equal spaces for agents that differ, by padding"""
     opponents: Literal["self", "random"] = "self"
-    """who plays the other agents: the same policy, or random moves against one agent"""
+    """policy of the other agents: self (the same one), or random moves"""
     evaluate_against: Literal["self", "random"] | None = None
-    """who plays them in evaluations; each agent in turn (default: as opponents)"""
+    """opponents in evaluations; agents play in turn (default: as opponents)"""
     network: str = ""
     """module:function or module:Class that makes your own torch networks: encoder,
     actor, critic (default: Corral's, by the spaces)"""
@@ -185,7 +185,8 @@ class RunConfig(BaseModel):
     stop_at: float | None = None
     """value of best_metric that ends the run (default: none)"""
     checkpoint_every: PositiveInt | None = None
-    """updates between checkpoints, which end episodes (default: a tenth of the run)"""
+    """updates between checkpoints; each ends the running episodes (default: a tenth of
+    the run)"""
     keep_checkpoints: NonNegativeInt = 0
     """number of earlier checkpoints to keep beside last and best, the newest ones, in
     checkpoints/history (default: 0)"""
@@ -203,15 +204,14 @@ class RunConfig(BaseModel):
     wandb: WandbSettings | None = None
     """logging to Weights & Biases: true, or a group of settings (default: none)"""
 
-    @field_validator("wandb", mode="before")
+    @field_validator("wandb", "cluster", mode="before")
     @classmethod
-    def _written_out(cls, value: Any) -> Any:
-        return written_out(value)
-
-    @field_validator("cluster", mode="before")
-    @classmethod
-    def _cluster_written_out(cls, value: Any) -> Any:
-        return cluster_settings.written_out(value)
+    def _written_out(cls, value: Any, info: ValidationInfo) -> Any:
+        """`true` and `cluster: auto` as groups, and `false` as none."""
+        if isinstance(value, bool):
+            return {} if value else None
+        is_address = isinstance(value, str) and info.field_name == "cluster"
+        return {"address": value} if is_address else value
 
     @field_validator("autoreset", mode="before")
     @classmethod

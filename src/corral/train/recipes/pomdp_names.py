@@ -15,9 +15,11 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from typing import Any
 
 from corral.engine.adapters.env_names import resolve_env
+from corral.engine.adapters.trials import step_limit
 from corral.errors import OptionError
 from corral.train.recipes import ENVS
 
@@ -46,43 +48,43 @@ def _positive(value: Any) -> Any:
     return None if value == -1 else value
 
 
-def _same(value: Any) -> Any:
-    return value
-
-
-# Their key -> ours, and how its value changes.
-SETTINGS: dict[str, tuple[str, Callable[[Any], Any]]] = {
-    "env_name": ("env", _same),
-    "num_parallel_workers": ("num_envs", _same),
-    "max_rollouts_per_task": ("trials.episodes", _same),
-    "num_train_tasks": ("trials.train_tasks", _same),
-    "num_eval_tasks": ("trials.eval_tasks", _same),
-    "oracle": ("trials.oracle", _same),
-    "log_interval": ("evaluate_every", _positive),
-    "save_interval": ("checkpoint_every", _positive),
-    "cuda": ("device", lambda number: "cpu" if number < 0 else f"cuda:{number}"),
+# Their key -> ours; `learner` stands for the learner's group.
+SETTINGS = {
+    "env_name": "env",
+    "num_parallel_workers": "num_envs",
+    "max_rollouts_per_task": "trials.episodes",
+    "num_train_tasks": "trials.train_tasks",
+    "num_eval_tasks": "trials.eval_tasks",
+    "oracle": "trials.oracle",
+    "log_interval": "evaluate_every",
+    "save_interval": "checkpoint_every",
+    "cuda": "device",
+    "num_rollouts_per_iter": "learner.episodes",
+    "num_init_rollouts_pool": "learner.random_episodes",
+    "num_updates_per_iter": "learner.updates",
+    "buffer_size": "learner.replay_size",
+    "sampled_seq_len": "learner.sequence_length",
+    "action_embedding_size": "learner.action_embedding",
+    "observ_embedding_size": "learner.obs_embedding",
+    "reward_embedding_size": "learner.reward_embedding",
+    "rnn_hidden_size": "learner.memory_size",
+    "dqn_layers": "learner.hidden",
+    "target_noise_clip": "learner.noise_clip",
+    **{
+        name: f"learner.{name}"
+        for name in (
+            *("batch_size", "lr", "gamma", "tau", "exploration_noise"),
+            *("target_noise", "alpha_lr", "target_entropy"),
+        )
+    },
 }
-# The same for settings of the learner.
-LEARNER_SETTINGS: dict[str, tuple[str, Callable[[Any], Any]]] = {
-    "num_rollouts_per_iter": ("episodes", _same),
-    "num_init_rollouts_pool": ("random_episodes", _same),
-    "num_updates_per_iter": ("updates", _same),
-    "buffer_size": ("replay_size", _count),
-    "batch_size": ("batch_size", _same),
-    "sampled_seq_len": ("sequence_length", _positive),
-    "action_embedding_size": ("action_embedding", _same),
-    "observ_embedding_size": ("obs_embedding", _same),
-    "reward_embedding_size": ("reward_embedding", _same),
-    "rnn_hidden_size": ("memory_size", _same),
-    "dqn_layers": ("hidden", _same),
-    "lr": ("lr", _same),
-    "gamma": ("gamma", _same),
-    "tau": ("tau", _same),
-    "target_noise_clip": ("noise_clip", _same),
-    "exploration_noise": ("exploration_noise", _same),
-    "target_noise": ("target_noise", _same),
-    "alpha_lr": ("alpha_lr", _same),
-    "target_entropy": ("target_entropy", _same),
+# How values change.
+CHANGES: dict[str, Callable[[Any], Any]] = {
+    "log_interval": _positive,
+    "save_interval": _positive,
+    "cuda": lambda number: "cpu" if number < 0 else f"cuda:{number}",
+    "buffer_size": _count,
+    "sampled_seq_len": _positive,
 }
 OTHERS = (
     *("env_type", "algo_name", "seq_model", "num_iters", "sac", "td3", "sacd"),
@@ -93,7 +95,7 @@ IGNORED = (
     *("num_tasks", "separate", "policy_layers", "sample_weight_baseline"),
     *("eval_stochastic", "log_tensorboard"),
 )
-KNOWN = (*SETTINGS, *LEARNER_SETTINGS, *OTHERS, *IGNORED)
+KNOWN = (*SETTINGS, *OTHERS, *IGNORED)
 # Keys that do not show by themselves that a file is theirs.
 AMBIGUOUS = ("batch_size", "lr", "gamma", "tau", "oracle", "sac", "td3")
 
@@ -176,12 +178,10 @@ def _put(new: dict[str, Any], learner: str, key: str, value: Any, where: str) ->
             )
         new[learner] |= ARCHITECTURES[value]
     elif key in SETTINGS:
-        name, change = SETTINGS[key]
-        group, _, last = name.rpartition(".")
-        (new.setdefault(group, {}) if group else new)[last] = change(value)
-    elif key in LEARNER_SETTINGS:
-        name, change = LEARNER_SETTINGS[key]
-        new[learner][name] = change(value)
+        group, _, last = SETTINGS[key].rpartition(".")
+        group = learner if group == "learner" else group
+        value = CHANGES[key](value) if key in CHANGES else value
+        (new.setdefault(group, {}) if group else new)[last] = value
 
 
 def _put_the_rest(new: dict[str, Any], learner: str, theirs: Mapping[str, Any]) -> None:
@@ -214,7 +214,9 @@ def _total_steps(
 ) -> int:
     """`num_iters` in env steps: all trials, at their longest."""
     env = values.get("env", recipe.get("env", ""))
-    steps = _longest_episode(env, values.get("env_kwargs", {}))
+    kwargs = dict(values.get("env_kwargs", {}))
+    with closing(resolve_env(env, kwargs, syntax="yaml").factory()) as opened:
+        steps = step_limit(opened)
     if steps is None:
         raise OptionError(
             f"{where}: num_iters is {theirs['num_iters']}, and episodes of {env!r} "
@@ -225,17 +227,3 @@ def _total_steps(
     trials = theirs["num_iters"] * per_iteration
     trials += theirs.get("num_init_rollouts_pool", 0)
     return int(trials * steps * group.get("episodes", 1))
-
-
-def _longest_episode(env: str, kwargs: Mapping[str, Any]) -> int | None:
-    layer: Any = resolve_env(env, dict(kwargs), syntax="yaml").factory()
-    opened = layer
-    try:
-        while layer is not None:
-            limit = getattr(layer, "_max_episode_steps", None)
-            if limit is not None:
-                return int(limit)
-            layer = getattr(layer, "env", None)
-    finally:
-        opened.close()
-    return None

@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import Any, get_args, get_origin
 
 from corral.errors import OptionError, requires
+from corral.learners.protocol import Learner
 from corral.learners.registry import learner_class
 from corral.train.recipes import MODULES, RECIPES, defaults_file
 from corral.train.recipes import trials as trial_settings
@@ -105,14 +106,17 @@ def kind_of(
     recipe: str, learner: str | None = None, trials: bool = False
 ) -> type[RunConfig]:
     """The class of a recipe's config, with its learner's group or another one's."""
-    module = recipe_module(recipe)
+    module, own = recipe_module(recipe), recipe_defaults(recipe)
     base: type[RunConfig] = RunConfig if module is None else module.Config
-    plain, own = str(RunConfig.model_fields["learner"].default), recipe_defaults(recipe)
-    chosen = learner or own.get("learner", plain)
     if trials or trial_settings.GROUP in own:
         base = trial_settings.with_trials(base)
-    found = learner_class(str(chosen))
+    found = _learner(learner, own)
     return with_group(base, found.group, found.Config)
+
+
+def _learner(chosen: str | None, defaults: Mapping[str, Any]) -> type[Learner]:
+    plain = RunConfig.model_fields["learner"].default
+    return learner_class(str(chosen or defaults.get("learner", plain)))
 
 
 def complete(config: RunConfig) -> RunConfig:
@@ -261,10 +265,8 @@ def checked(values: Mapping[str, Any], where: str) -> RunConfig:
     values = trial_settings.with_group_written_out(translated(values, defaults, where))
     trials = values.get(trial_settings.GROUP) is not None
     kind = kind_of(recipe, values.get("learner"), trials)
-    plain = RunConfig.model_fields["learner"].default
-    chosen = values.get("learner") or defaults.get("learner", plain)
-    group = learner_class(str(chosen)).group
-    own = {key.rpartition(".")[2] for key in _keys(kind)}
+    group = _learner(values.get("learner"), defaults).group
+    own = {key.rpartition(".")[2] for key in known_keys(kind)}
     others = {key: name for key, name in ALIASES.items() if key not in own}
     values = _grouped(_both_normalised(values), kind, group, others)
     # A recipe may have settings for several learners; the other groups are left out.
@@ -333,7 +335,9 @@ def put(values: dict[str, Any], key: str, value: Any, where: str) -> None:
     for group in groups:
         values = values.setdefault(group, {})
         if not isinstance(values, dict):
-            raise OptionError(f"{where}: {group} is {values!r}; it holds no {last!r}")
+            raise OptionError(
+                f"{where}: {key} cannot be set: {group} is {values!r}, not a group"
+            )
     values[last] = value
 
 
@@ -361,9 +365,9 @@ def _explained(kind: type[BaseModel], error: Mapping[str, Any]) -> tuple[str, st
     key = ".".join(map(str, error["loc"]))
     if error["type"] != "extra_forbidden":
         # A place in a union has the names of types behind the key.
-        key = _written_key(error["loc"], set(_keys(kind))) or key
+        key = _written_key(error["loc"], set(known_keys(kind))) or key
         return f"{key} is {error['input']!r}: ", str(error["msg"])
-    known = list(dict.fromkeys([*_keys(kind), trial_settings.GROUP]))
+    known = list(dict.fromkeys([*known_keys(kind), trial_settings.GROUP]))
     name = key.rpartition(".")[2]
     # As it was written, or in another group: lr -> ppo.lr.
     name = ALIASES.get(name, name)
@@ -376,11 +380,12 @@ def _explained(kind: type[BaseModel], error: Mapping[str, Any]) -> tuple[str, st
     return f"unknown key {key} (with value {error['input']!r})", meant
 
 
-def _keys(kind: type[BaseModel], group: str = "") -> Iterator[str]:
+def known_keys(kind: type[BaseModel], group: str = "") -> Iterator[str]:
+    """Yield every dotted key of a model, those of optional groups too."""
     for name, field in kind.model_fields.items():
         inner = group_model(field.annotation)
         if inner is not None:
-            yield from _keys(inner, f"{group}{name}.")
+            yield from known_keys(inner, f"{group}{name}.")
         if inner is not field.annotation:  # it may be a plain value, or be left out
             yield f"{group}{name}"
 

@@ -7,7 +7,7 @@ num_envs: 8
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import yaml
@@ -43,15 +43,6 @@ def settings_of(source: str) -> str:
     return "\n".join([*lines, *_lines(type(config), config.model_dump(mode="json"))])
 
 
-def known_keys(kind: type[BaseModel], group: str = "") -> Iterator[str]:
-    """Yield every dotted key of a model, those of optional groups too."""
-    for name, field in kind.model_fields.items():
-        yield f"{group}{name}"
-        inner = group_model(field.annotation)
-        if inner is not None:
-            yield from known_keys(inner, f"{group}{name}.")
-
-
 def _group(name: str, kind: type[BaseModel], text: str) -> list[str]:
     """A group that a file may have, commented out."""
     inner = _lines(kind, kind().model_dump(mode="json"))
@@ -72,7 +63,7 @@ def _lines(kind: type[BaseModel], values: Mapping[str, Any]) -> list[str]:
             )
             lines += _yaml(name, value)
         if inner is not None and value is None:
-            lines += _group(name, inner, "")
+            lines += _group(name, inner, "its settings, with their defaults")
         elif inner is not None:
             lines += [f"{name}:  # {text}"]
             lines += [f"  {line}".rstrip() for line in _lines(inner, value)]

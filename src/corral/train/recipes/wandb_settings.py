@@ -9,7 +9,7 @@ wandb:
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -39,10 +39,3 @@ class WandbSettings(BaseModel):
     """upload of the run's videos (default: true)"""
     artifacts: bool = True
     """upload of checkpoints and config as a model artifact (default: true)"""
-
-
-def written_out(value: Any) -> Any:
-    """`wandb: true` as a group, and `wandb: false` as none."""
-    if isinstance(value, bool):
-        return {} if value else None
-    return value

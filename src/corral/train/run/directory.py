@@ -313,13 +313,8 @@ def _registered_paths() -> list[Path]:
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
     """Write a file that takes the place of `path` when it is whole."""
-    try:
-        with whole_file.replacing(path) as file:
-            yield file
-    except OSError as error:
-        raise WriteFailed(
-            f"{path} cannot be written: {error.strerror or error}"
-        ) from error
+    with whole_file.writing(path), whole_file.replacing(path) as file:
+        yield file
 
 
 def write_text(path: Path, text: str) -> None:

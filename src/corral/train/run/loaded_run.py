@@ -120,8 +120,8 @@ def load_policy(path: Path, spec: EnvSpec, which: str = "best") -> Any:
     kind = learner_class(config.learner)
     if kind.needs_pool or config.normalise_obs:
         raise OptionError(
-            f"the policy of {chosen} does not stand by itself (learner "
-            f"{config.learner}, normalise_obs {config.normalise_obs}): use corral eval"
+            f"the policy of {chosen} needs other parts of its run (learner: "
+            f"{config.learner}, normalise_obs: {config.normalise_obs}): use corral eval"
         )
     moment.check(moment.env, spec, chosen)
     learner = make_learner(config, setup_for(config, None, spec, "cpu"))

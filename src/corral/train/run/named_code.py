@@ -26,26 +26,19 @@ from numpy.typing import NDArray
 
 from corral.core import Factory
 from corral.engine.adapters.env_names import named_attribute, near_names
-from corral.engine.adapters.factories import Wrap, wrapped
+from corral.engine.adapters.factories import OuterFactory, Wrap, wrapped
 from corral.errors import OptionError
 from corral.train.recipes.config import RunConfig
 
 
 @dataclass(frozen=True, slots=True)
-class WrappedFactory:
+class WrappedFactory(OuterFactory):
     """Makes an env with wrappers around it, the first one innermost."""
 
-    make: Factory
     wraps: tuple[Wrap, ...]
 
     def __call__(self) -> Any:
-        """Make it."""
         return wrapped(self.make, self.wraps)
-
-    @property
-    def __wrapped__(self) -> Factory:
-        """What `inspect.signature` describes: whether the env takes a render_mode."""
-        return self.make
 
 
 def with_wrappers(factory: Factory, config: RunConfig) -> Factory:

@@ -165,9 +165,9 @@ class Outputs:
             rows = every * (config.steps_per_update or 0) // config.num_envs
             text = (
                 f"Episodes are cut short: in slot {min(slots)} none has ended in "
-                f"{rows:,} steps, and a checkpoint ends all "
-                "running episodes. If episodes are longer, their later steps are never "
-                f"seen: raise checkpoint_every (now {every} updates)."
+                f"{rows:,} steps, and every checkpoint ends all running episodes. The "
+                "policy never learns from the later steps of longer episodes: raise "
+                f"checkpoint_every (now {every} updates)."
             )
             self._say_once("cut", text, "yellow")
 

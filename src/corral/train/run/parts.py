@@ -11,8 +11,6 @@ import difflib
 import functools
 import importlib
 import math
-import os
-import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
@@ -39,11 +37,7 @@ from corral.rollouts.site_group import SiteGroup
 from corral.train.recipes.config import RunConfig, learner_settings, wants_of
 from corral.train.recipes.resolve import recipe_module
 from corral.train.recipes.trials import trials_of
-from corral.train.run.acting import (
-    acting_policy,
-    check_own_collector,
-    place_of_acting,
-)
+from corral.train.run.acting import acting_policy, check_own_collector, place_of_acting
 from corral.train.run.checkpoint import Checkpoint
 from corral.train.run.named_code import (
     curriculum_of,
@@ -60,6 +54,7 @@ from corral.train.run.team_learners import (
     seats_of,
 )
 from corral.train.run.trial_envs import RunTasks, TrialFactory, returns_by_episode
+from corral.train.sinks.window import check_display
 
 with requires("training needs torch: pip install 'corral[train]'"):
     import torch
@@ -240,18 +235,6 @@ def env_factory(config: RunConfig, *, evaluating: Any = False, **more: Any) -> F
     return agents_factory(config, factory, evaluating)
 
 
-def check_display(config: RunConfig) -> None:
-    """Refuse envs with windows where there is no display."""
-    mode, names = config.env_kwargs.get("render_mode"), ("DISPLAY", "WAYLAND_DISPLAY")
-    shown = any(os.environ.get(name) for name in (*names, "SDL_VIDEODRIVER"))
-    if mode == "human" and sys.platform == "linux" and not shown:
-        raise OptionError(
-            "env_kwargs.render_mode is 'human', and there is no display (neither "
-            "DISPLAY nor WAYLAND_DISPLAY is set): leave it out, and the run records "
-            "videos (video: evaluations)"
-        )
-
-
 OpenPool = Callable[[Any, str, int | None], Pool]
 
 
@@ -263,7 +246,9 @@ def build(config: RunConfig, opener: OpenPool | None = None, **options: Any) -> 
         opener: opens the pool, where a recipe has a pool of another kind.
         **options: for the learner, beside its settings.
     """
-    check_display(config)
+    if config.env_kwargs.get("render_mode") == "human":
+        way = "leave render_mode out, and set video: evaluations"
+        check_display("env_kwargs.render_mode: human", instead=way)
     torch.set_num_threads(config.threads)
     device = device_for(config.device)
     with ExitStack() as on_error:
@@ -289,6 +274,8 @@ def _cluster_opener(config: RunConfig, own: OpenPool | None) -> OpenPool:
             f"cluster: recipe {config.recipe} makes its envs on this machine; leave "
             "cluster out"
         )
+    if learner_class(config.learner).needs_pool:  # which is not on this machine
+        check_own_collector(config)
     # By name: it is a room above this one.
     there = importlib.import_module("corral.cluster.run_envs")
     opened: OpenPool = functools.partial(open_pool, make=there.open_sites)
@@ -340,15 +327,14 @@ def open_pool(
     asked: dict[str, Any] = {"backend": backend, "workers": workers}
     if (tasks := tasks_of(config)) is not None:
         asked["sample_task"] = tasks
-    if not config.batched:
-        options = pool_options(config, **asked)
-        factory = env_factory(config, evaluating=evaluating)
-        opened: Pool = make(config, factory, config.num_envs, options)
-        return opened
-    check_batched(config)
-    asked |= {"env_kwargs": config.env_kwargs, "wrappers": wrappers_of(config)}
-    options = pool_options(config, batched=True, **asked)
-    opened = make(config, config.env, config.num_envs, options)
+    env: Any = config.env
+    if config.batched:
+        check_batched(config)
+        asked |= {"env_kwargs": config.env_kwargs, "wrappers": wrappers_of(config)}
+    else:
+        env = env_factory(config, evaluating=evaluating)
+    options = pool_options(config, batched=config.batched, **asked)
+    opened: Pool = make(config, env, config.num_envs, options)
     return opened
 
 

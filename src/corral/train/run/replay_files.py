@@ -24,7 +24,8 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from corral.errors import CheckpointError, WriteFailed
+from corral.engine.whole_file import writing
+from corral.errors import CheckpointError
 from corral.rollouts.replay import Replay
 from corral.train.run.directory import replacing, write_text
 
@@ -95,12 +96,8 @@ class ReplayFiles:
         return [segment.name for segment in kept]
 
     def _write_header(self, replay: Replay) -> None:
-        try:
+        with writing(self._folder):
             self._folder.mkdir(exist_ok=True)
-        except OSError as error:
-            raise WriteFailed(
-                f"{self._folder} cannot be created: {error.strerror}"
-            ) from error
         path = self._header
         if not path.exists():
             write_text(path, json.dumps(_header_of(replay), indent=2) + "\n")

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from corral.core import Factory
+from corral.engine.adapters.factories import OuterFactory
 from corral.engine.adapters.multi_agent import PettingZooAdapter
 from corral.errors import OptionError
 from corral.train.sinks.frame_file import FrameFile, draw_without_display
@@ -59,14 +59,8 @@ class RecordingPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class RecordedFactory:
-    """Makes an env that draws, and can be recorded.
-
-    Attributes:
-        make: Makes the env with `render_mode="rgb_array"`.
-    """
-
-    make: Factory
+class RecordedFactory(OuterFactory):
+    """Makes an env that draws, and can be recorded: with `render_mode="rgb_array"`."""
 
     def __call__(self) -> Any:
         """Make it; OptionError if it cannot draw."""
@@ -84,11 +78,6 @@ class RecordedFactory:
         # The object whose methods the worker calls.
         SlotRecorder(env, made.course if multi else env)
         return made
-
-    @property
-    def __wrapped__(self) -> Factory:
-        """What `inspect.signature` describes: whether the env takes a render_mode."""
-        return self.make
 
 
 class SlotRecorder:

@@ -9,6 +9,7 @@ import numpy as np
 
 from corral.core import Factory
 from corral.engine.adapters.env_names import named_attribute
+from corral.engine.adapters.factories import OuterFactory
 from corral.engine.adapters.trials import RETURNS, Trials
 from corral.rollouts.evaluation import Evaluation
 from corral.rollouts.task_tables import task_table
@@ -16,14 +17,12 @@ from corral.train.recipes.trials import TrialSettings
 
 
 @dataclass(frozen=True, slots=True)
-class TrialFactory:
+class TrialFactory(OuterFactory):
     """Makes an env whose episodes are trials."""
 
-    make: Factory
     settings: TrialSettings
 
     def __call__(self) -> Trials:
-        """Make it."""
         chosen, way = self.settings, self.settings.task_by
         return Trials(
             self.make(),
@@ -33,11 +32,6 @@ class TrialFactory:
             convention=chosen.convention,
             task_by=named_attribute(way) if way and ":" in way else way,
         )
-
-    @property
-    def __wrapped__(self) -> Factory:
-        """What `inspect.signature` describes: whether the env takes a render_mode."""
-        return self.make
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from contextlib import suppress
 from numbers import Real
 from typing import Any
 
-from corral.errors import WriteFailed
+from corral.engine.whole_file import writing
 
 # Bytes at the end of a file in which the latest lines are looked for.
 LATEST_BYTES = 1 << 16
@@ -26,12 +26,9 @@ StrPath = str | os.PathLike[str]
 def append(path: StrPath, rows: Iterable[Mapping[str, Any]], step: int) -> None:
     """Append a line for each row of the same moment, counted in env steps."""
     left = "".join(_line(row, step) for row in rows).encode()
-    try:
-        with open(path, "ab", buffering=0) as file:
-            while left:  # a disk that is nearly full takes a part, and says so later
-                left = left[file.write(left) :]
-    except OSError as error:
-        raise WriteFailed(f"{path} cannot be written: {error.strerror}") from error
+    with writing(path), open(path, "ab", buffering=0) as file:
+        while left:  # a disk that is nearly full takes a part, and says so later
+            left = left[file.write(left) :]
 
 
 def _line(metrics: Mapping[str, Any], step: int) -> str:

@@ -7,7 +7,8 @@ import os
 import time
 from collections.abc import Mapping
 
-from corral.errors import WriteFailed, requires
+from corral.engine.whole_file import writing
+from corral.errors import requires
 
 with requires("writing for TensorBoard needs tensorboard: pip install 'corral[train]'"):
     from tensorboard.compat.proto.event_pb2 import Event
@@ -33,17 +34,10 @@ class TensorboardSink:
             if math.isfinite(value)
         ]
         event = Event(step=step, wall_time=time.time(), summary=Summary(value=values))
-        try:
+        with writing(self._folder):
             self._writer.add_event(event)
-        except OSError as error:
-            raise self._failed(error) from error
 
     def close(self) -> None:
         """Write what is queued, and close the file."""
-        try:
+        with writing(self._folder):
             self._writer.close()
-        except OSError as error:
-            raise self._failed(error) from error
-
-    def _failed(self, error: OSError) -> WriteFailed:
-        return WriteFailed(f"{self._folder} cannot be written: {error.strerror}")

@@ -50,7 +50,6 @@ class Window:
         self._clock.tick(rate)
 
     def close(self) -> None:
-        """Close the window."""
         self._pygame.display.quit()
 
 

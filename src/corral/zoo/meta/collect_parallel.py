@@ -4,7 +4,7 @@
 
     learner.collect_rollouts_parallel(num_rollouts=25, parallel_env=workers)
 
-Trials are handed to whichever env is free and are stored in the order of their tasks. A
+The next free env takes the next trial; trials are stored in the order of their tasks. A
 trial depends on its seed, its task and the agent alone: the number of envs changes
 nothing, and without `parallel_env` the same trials are collected one by one.
 """

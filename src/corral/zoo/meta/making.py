@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corral.engine.adapters.env_names import resolve_env
-from corral.engine.adapters.trials import Convention, Trials
+from corral.engine.adapters.trials import Convention, Trials, step_limit
 from corral.engine.pool import Pool
 from corral.errors import OptionError
 from corral.rollouts.task_tables import TaskTable, task_table
@@ -197,13 +197,8 @@ def _clipped(action: NDArray[Any]) -> NDArray[Any]:
 
 def horizon_of(env: Any) -> int | None:
     """Return the most steps of a trial, if the env has a time limit."""
-    layer, episodes = env, env.episodes
-    while layer is not None:
-        limit = getattr(layer, "_max_episode_steps", None)
-        if limit is not None:
-            return int(limit) * int(episodes)
-        layer = getattr(layer, "env", None)
-    return None
+    limit = step_limit(env)
+    return None if limit is None else limit * int(env.episodes)
 
 
 class OldGymEnv(gymnasium.Env[Any, Any]):

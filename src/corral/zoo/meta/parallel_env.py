@@ -114,6 +114,5 @@ class ParallelEnvManager:
         self.close()
 
     def __del__(self) -> None:
-        pool = getattr(self, "pool", None)
-        if pool is not None:
-            pool.close()
+        if hasattr(self, "pool"):
+            self.close()

@@ -54,18 +54,10 @@ class TinyPhysicsVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[
 
     Args:
         num_envs: number of cars.
-        routes: as for TinyPhysicsEnv.
-        model: as for TinyPhysicsEnv.
         slots: the indices of these cars among `total`, if slots take routes in turn.
         total: number of cars in all workers (default: num_envs).
-        shuffle: as for TinyPhysicsEnv.
-        noise: as for TinyPhysicsEnv.
-        whole_route: as for TinyPhysicsEnv.
-        dtype: as for TinyPhysicsEnv.
-        scaled: as for TinyPhysicsEnv.
-        limit: as for TinyPhysicsEnv.
-        error_sum_limit: as for TinyPhysicsEnv.
-        road: as for TinyPhysicsEnv.
+
+    All other arguments are those of TinyPhysicsEnv.
     """
 
     metadata: dict[str, Any] = {  # noqa: RUF012 - as Gymnasium declares it

@@ -74,9 +74,9 @@ class RouteSplit(NamedTuple):
         held_out = config.validation_routes + config.test_routes
         if len(paths) <= held_out:
             raise OptionError(
-                f"there are {len(paths)} routes ({config.data or 'made up'}), and "
-                f"{config.validation_routes} + {config.test_routes} of them are not to "
-                "be trained on: lower validation_routes and test_routes"
+                f"there are {len(paths)} routes ({config.data or 'synthetic'}), and "
+                f"{config.validation_routes} + {config.test_routes} of them are for "
+                "validation and test: lower validation_routes and test_routes"
             )
         order = np.random.default_rng(config.seed).permutation(len(paths))
         mixed, tests = [paths[place] for place in order], config.test_routes

@@ -1,0 +1,71 @@
+"""Answers in pieces that Ray sends beside the reply, without its object store.
+
+A value of more than 100 KB goes through the stores of two nodes, which takes 7 ms for
+1 MB; in pieces below that size it takes 2 ms. From 2 MB on the store is as good.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from corral.cluster.shipping import Parcel
+
+# Ray's own limit is 100 KiB (max_direct_call_object_size).
+PIECE = 96 << 10
+MOST_PIECES = 16
+# Arrays start at multiples of this many bytes.
+_ALIGNED = 16
+
+
+def count_for(size: int) -> int:
+    """How many pieces an answer of so many bytes is cut into; 1 for the whole."""
+    count = max(1, -(-size // PIECE))
+    return count if count <= MOST_PIECES else 1
+
+
+def size_of(packed: Parcel) -> int:
+    """An upper limit of its bytes in pieces."""
+    buffers = sum(_padded(len(one)) for one in packed.buffers)
+    return len(packed.data) + buffers + 64 + 16 * len(packed.buffers)
+
+
+def cut(packed: Parcel, count: int) -> Any:
+    """So many pieces; the first is the whole parcel if that is larger."""
+    if count == 1:
+        return packed
+    lengths = [len(one) for one in packed.buffers]
+    head = pickle.dumps((packed.data, lengths))
+    start = _padded(8 + len(head))
+    size = start + sum(map(_padded, lengths))
+    if size > count * PIECE:
+        return (packed, *[None] * (count - 1))
+    whole = bytearray(size)
+    whole[:8] = len(head).to_bytes(8, "little")
+    whole[8 : 8 + len(head)] = head
+    for one, length in zip(packed.buffers, lengths, strict=True):
+        whole[start : start + length] = one.data
+        start += _padded(length)
+    view = memoryview(whole)
+    return tuple(bytes(view[n * PIECE : (n + 1) * PIECE]) for n in range(count))
+
+
+def joined(pieces: Sequence[Any]) -> Parcel:
+    """The parcel again."""
+    if isinstance(pieces[0], Parcel):
+        return pieces[0]
+    whole = np.frombuffer(b"".join(pieces), np.uint8)
+    end = 8 + int.from_bytes(whole[:8].tobytes(), "little")
+    data, lengths = pickle.loads(whole[8:end].data)
+    buffers, start = [], _padded(end)
+    for length in lengths:
+        buffers.append(whole[start : start + length])
+        start += _padded(length)
+    return Parcel(data, buffers)
+
+
+def _padded(length: int) -> int:
+    return -(-length // _ALIGNED) * _ALIGNED
