@@ -37,11 +37,24 @@ MANY_MODULES = 100
 _frozen_modules = 0
 BENCHMARKS = ("cli/test_bench", "tools/bench/test_candidate", "tools/bench/test_compar")
 """Tests of benchmarks, whose candidates have as many threads as they like."""
-RUNS = (
-    *("cli/test_train", "train/run", "zoo/test_bullet", "zoo/test_grid_world_recipe"),
-    *("zoo/tinyphysics/test_tinyphysics_recipe", "zoo/test_box_jump_recipe"),
+MODULES = (
+    *("gymnasium.envs.classic_control", "hypothesis", "pytest"),
+    *("corral.rollouts.collector", "corral.rollouts.workers_filling"),
 )
-"""Tests of whole runs."""
+"""What workers of many tests import, since the modules of these envs do."""
+LEARNERS = (*MODULES, "corral.learners.ppo")
+POLICIES = {
+    "contracts/test_sites": LEARNERS,
+    "learners": LEARNERS,
+    "rollouts/test_act_in_workers": LEARNERS,
+    "train/run": LEARNERS,
+    "zoo/meta": LEARNERS,
+    "zoo/test_box_jump_recipe": LEARNERS,
+    "zoo/tinyphysics": (*LEARNERS, "onnxruntime"),
+}
+"""Tests whose workers import what policies or a simulator need, too."""
+DRAWN = ("train/reports", "tools")
+"""Tests of pictures."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -120,8 +133,11 @@ def forked_workers(
         return
     threads = None if folder.startswith(BENCHMARKS) else 1
     environ = serialization.environment(threads, device=None)
+    fitting = (POLICIES[one] for one in POLICIES if folder.startswith(one))
+    modules = next(fitting, MODULES)
+    template = worker_templates.for_environment(environ, modules)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(spawn, "_popen", worker_templates.for_environment(environ).popen)
+        patch.setattr(spawn, "_popen", template.popen)
         yield
 
 
@@ -129,7 +145,7 @@ def forked_workers(
 def no_pictures(request: pytest.FixtureRequest) -> Iterator[None]:
     """Reports of runs have empty pictures, but where these are the matter."""
     folder = request.path.relative_to(Path(__file__).parent).as_posix()
-    if not folder.startswith(RUNS) or request.node.get_closest_marker("pictures"):
+    if folder.startswith(DRAWN) or request.node.get_closest_marker("pictures"):
         yield
         return
     with undrawn():

@@ -2,7 +2,9 @@
 
 A fresh worker imports numpy, Gymnasium and our engine before its first message: 0.2 s
 of CPU time, most of what a test of a pool costs. A template process imports the same
-once, and a fork of it goes on where the imports of a fresh worker would have ended:
+once, and a fork of it goes on where the imports of a fresh worker would have ended.
+It has imported pytest as well, as the tests' own modules do; and where workers have
+policies, a second template has imported torch, which takes more than a second:
 
     tests ── Popen ──► template: imports what `worker.main.BOOTSTRAP` imports
       │                    └── fork ──► between ── fork ──► worker: main(...)
@@ -24,6 +26,7 @@ import atexit
 import ctypes
 import fcntl
 import gc
+import importlib
 import os
 import pickle
 import signal
@@ -50,14 +53,15 @@ _UNREAD_BY_IMPORTS = (
 """Environment variables that differ from test to test, and that no import reads."""
 _IMPORTED = sys.stdlib_module_names | {
     *("cloudpickle", "corral", "farama_notifications", "gymnasium", "numpy"),
-    *("sitecustomize", "typing_extensions", "usercustomize"),
+    *("onnxruntime", "sitecustomize", "torch", "typing_extensions", "usercustomize"),
 }
 _TEMPLATE = (
     "import sys; "
     "sys.path[:] = eval(sys.argv[2]); "
     "from corral.engine.worker.main import main; "
     "sys.path.append(sys.argv[3]); "
-    "from prepared_workers import end, next_worker; "
+    "from prepared_workers import end, import_all, next_worker; "
+    "import_all(sys.argv[4:]); "
     "main(**next_worker(int(sys.argv[1]))); "
     "end(0)"
 )
@@ -75,9 +79,9 @@ def are_possible() -> bool:
 
 
 class Templates:
-    """The template that fits what the tests have made of their environment.
+    """The templates that fit what the tests have made of their environment.
 
-    Libraries set variables when they are imported, so it is another one now and then.
+    Libraries set variables when they are imported, so they are others now and then.
     """
 
     def __init__(
@@ -86,20 +90,24 @@ class Templates:
         interpreter: Callable[[], list[str]],
     ) -> None:
         self._made_of = fresh, interpreter
-        self._template: Template | None = None
+        self._templates: dict[tuple[str, ...], Template] = {}
 
-    def for_environment(self, environ: dict[str, str]) -> Template:
-        """The one that was started with these variables."""
-        if self._template is None or not self._template.was_started_with(environ):
-            self.close()
-            self._template = Template(*self._made_of, environ)
-        return self._template
+    def for_environment(
+        self, environ: dict[str, str], modules: tuple[str, ...] = ()
+    ) -> Template:
+        """The one that was started with these variables, and imports these too."""
+        template = self._templates.get(modules)
+        if template is None or not template.was_started_with(environ):
+            if template is not None:
+                template.close()
+            template = Template(*self._made_of, environ, modules)
+            self._templates[modules] = template
+        return template
 
     def close(self) -> None:
-        """End it."""
-        if self._template is not None:
-            self._template.close()
-            self._template = None
+        """End them."""
+        while self._templates:
+            self._templates.popitem()[1].close()
 
 
 class Forker:
@@ -152,9 +160,11 @@ class Template:
         fresh: Callable[..., subprocess.Popen[bytes]],
         interpreter: Callable[[], list[str]],
         environ: dict[str, str],
+        modules: Sequence[str] = (),
     ) -> None:
         self._fresh = fresh
         self._interpreter = interpreter
+        self._modules = modules
         self._command = interpreter()
         self._environ = _read_by_imports(environ)
         self._path = serialization.absolute_path()
@@ -179,7 +189,8 @@ class Template:
     def _forker_of(self, environ: dict[str, str]) -> Forker:
         here = os.path.dirname(__file__)
         path = ascii(self._path)
-        return Forker(self._command, _TEMPLATE, path, here, environ=environ)
+        arguments = path, here, *self._modules
+        return Forker(self._command, _TEMPLATE, *arguments, environ=environ)
 
     def was_started_with(self, environ: dict[str, str]) -> bool:
         """Whether imports could tell these variables from the template's."""
@@ -241,6 +252,13 @@ def _take_orphans(whether: bool) -> None:
 
 
 # The template's side ------------------------------------------------------------------
+
+
+def import_all(modules: Sequence[str]) -> None:
+    """Import what is installed of these."""
+    for name in modules:
+        with suppress(ImportError):
+            importlib.import_module(name)
 
 
 def next_worker(descriptor: int) -> dict[str, Any]:

@@ -43,6 +43,7 @@ def test_the_page_can_be_followed(folder, capsys):
     }
     files["chase.yaml"] += "final_episodes: 9\nvideo: never\nbackend: serial\n"
     files["chase.yaml"] = files["chase.yaml"].replace("60000", "2048")
+    files["chase.yaml"] = files["chase.yaml"].replace("n_epochs: 4", "n_epochs: 1")
     for name, text in files.items():
         (folder / name).write_text(text)
     commands = COMMANDS.findall(page)
@@ -63,7 +64,8 @@ def test_the_page_can_be_followed(folder, capsys):
     by_torch, by_onnx = capsys.readouterr().out.splitlines()
     assert re.findall(r"\d", by_torch) == re.findall(r"\d", by_onnx)
     source = files["train.py"].replace(
-        '"env"', '"backend": "serial", "video": "never", "env"'
+        '"total_steps"',
+        '"backend": "serial", "video": "never", "ppo.n_epochs": 1, "total_steps"',
     )
     exec(compile(source, "train.py", "exec"), {})
     assert len(list(folder.glob("runs/*/*/report.html"))) == 2

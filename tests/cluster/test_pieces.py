@@ -23,6 +23,14 @@ def test_what_was_cut_is_joined_again(name):
         np.testing.assert_equal(found, VALUES[name])
 
 
+def test_pieces_that_are_just_full():
+    for size in range(2 * PIECE - 400, 2 * PIECE + 32, 8):
+        value = np.arange(size // 8)
+        pieces = cut(parcel(value, importable_with(None)), 2)
+        assert len(pieces) == 2
+        np.testing.assert_equal(opened(joined(pieces)), value)
+
+
 def test_pieces_are_below_rays_limit_and_arrays_aligned():
     packed = parcel(VALUES["large"], importable_with(None))
     count = -(-size_of(packed) // PIECE)

@@ -7,7 +7,7 @@ A value of more than 100 KB goes through the stores of two nodes, which takes 7 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -39,18 +39,28 @@ def cut(packed: Parcel, count: int) -> Any:
         return packed
     lengths = [len(one) for one in packed.buffers]
     head = pickle.dumps((packed.data, lengths))
-    start = _padded(8 + len(head))
-    size = start + sum(map(_padded, lengths))
-    if size > count * PIECE:
-        return (packed, *[None] * (count - 1))
-    whole = bytearray(size)
-    whole[:8] = len(head).to_bytes(8, "little")
-    whole[8 : 8 + len(head)] = head
+    parts: list[Any] = [len(head).to_bytes(8, "little"), head, _padding(8 + len(head))]
     for one, length in zip(packed.buffers, lengths, strict=True):
-        whole[start : start + length] = one.data
-        start += _padded(length)
-    view = memoryview(whole)
-    return tuple(bytes(view[n * PIECE : (n + 1) * PIECE]) for n in range(count))
+        parts += one.data, _padding(length)
+    if sum(map(len, parts)) > count * PIECE:
+        return (packed, *[None] * (count - 1))
+    pieces = list(_pieces(parts))
+    return (*pieces, *[b""] * (count - len(pieces)))
+
+
+def _pieces(parts: Sequence[Any]) -> Iterator[bytes]:
+    """Join parts to pieces; every byte is copied once."""
+    piece: list[Any] = []
+    room = PIECE
+    for given in parts:
+        part: Any = memoryview(given)
+        while len(part) >= room:
+            yield b"".join([*piece, part[:room]])
+            part, piece, room = part[room:], [], PIECE
+        piece.append(part)
+        room -= len(part)
+    if room < PIECE:
+        yield b"".join(piece)
 
 
 def joined(pieces: Sequence[Any]) -> Parcel:
@@ -69,3 +79,7 @@ def joined(pieces: Sequence[Any]) -> Parcel:
 
 def _padded(length: int) -> int:
     return -(-length // _ALIGNED) * _ALIGNED
+
+
+def _padding(length: int) -> bytes:
+    return bytes(_padded(length) - length)

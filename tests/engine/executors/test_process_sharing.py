@@ -8,6 +8,7 @@ import gymnasium
 import numpy as np
 import pytest
 from tried_envs import (
+    AgreesByChance,
     Declared,
     Endless,
     Forking,
@@ -57,6 +58,11 @@ def test_envs_that_do_the_same_together_as_alone_share(kind):
     layout = layout_of(kind)
     assert (layout.workers, layout.sharing) == (2, SEEN)
     assert layout.extra_envs >= 3
+
+
+def test_what_a_bare_reset_draws_by_chance_is_no_disturbance(tmp_path):
+    layout = layout_of(functools.partial(AgreesByChance, str(tmp_path)), seed=None)
+    assert (layout.workers, layout.sharing) == (2, SEEN)
 
 
 def test_state_that_changes_in_a_trial_and_shows_later_gives_gymnasium_s_numbers():

@@ -27,17 +27,30 @@ class Unseeded(Plain):
         return float(int.from_bytes(os.urandom(4), "little"))
 
 
-class SlowToRepeat(Unseeded):
-    """The fourth that is made takes longer to reset than a trial may."""
+class Numbered(Plain):
+    """Knows how many of them were made before it, in all processes."""
 
     def __init__(self, marks):
         super().__init__()
         self._number = len(os.listdir(marks))
         open(os.path.join(marks, str(self._number)), "x").close()
 
+
+class SlowToRepeat(Numbered, Unseeded):
+    """The fourth that is made takes longer to reset than a trial may."""
+
     def reset(self, *, seed=None, options=None):
         if self._number == 3:
             time.sleep(1.0)
+        return super().reset(seed=seed)
+
+
+class AgreesByChance(Numbered):
+    """Without a seed, the second and third draw another number than the others."""
+
+    def reset(self, *, seed=None, options=None):
+        if seed is None:
+            seed = 1 if self._number in (1, 2) else 0
         return super().reset(seed=seed)
 
 

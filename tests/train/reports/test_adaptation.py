@@ -27,7 +27,7 @@ def page(found, over_time):
 def test_returns_by_episode_and_paths_are_shown():
     shown = page(FOUND, OVER_TIME)
     assert "Best policy: mean return in the first" in shown
-    assert "Dotted: the action 0" in shown
+    assert "Dotted: the action 0" in shown and "standing still" in shown
     assert "Paths of the best policy" in shown
     assert all(f"episode {place}<" in shown for place in (1, 2, 3))
     assert shown.count("<svg") == 6  # three pictures, for wide and narrow screens

@@ -139,8 +139,8 @@ def test_ctrl_c_at_the_end_gives_up_the_video_and_nothing_else(gate, train, caps
         return any(frame.f_code is BackgroundVideo.wait.__code__ for frame, _ in frames)
 
     def press():
-        wait_until(lambda: set(psutil.Process().children(recursive=True)) - before)
-        wait_until(waits)
+        wait_until(lambda: set(psutil.Process().children(recursive=True)) - before, 80)
+        wait_until(waits, 80)  # all of training lies between
         signal.pthread_kill(here, signal.SIGINT)
 
     somebody = threading.Thread(target=press)

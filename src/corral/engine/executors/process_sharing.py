@@ -66,25 +66,33 @@ class SharingProbe:
     def measure(self) -> Measurement:
         """Run the probe; raises what an env raises in its first constructor."""
         self.executor.launch()
-        found = self._probe(0, self.question)
-        sharing, doubt = found.sharing, found.doubt
-        if doubt is None or sharing is None:
+        found = judged = self._probe(0, self.question)
+        if found.doubt is None or found.sharing is None:
             return found
-        fresh = min(1, len(self.executor.shards) - 1)
-        if not fresh:
-            self.executor.respawn(0)
-        if self._repeats(fresh, doubt.packed):
-            sharing = replace(sharing, safe=False, reason=doubt.reason)
-        elif doubt.in_infos_alone:
-            return found
-        else:
-            again = found
-            if sharing.safe and not self.question.seeded:
-                # Bare resets may draw from the system's entropy; seeded ones repeat.
-                again = self._probe(fresh, replace(self.question, seeded=True))
-            unknown = replace(sharing, safe=None, reason=NOT_REPEATABLE_REASON)
-            sharing = (again.sharing if again.doubt is None else None) or unknown
+        if found.sharing.safe and not self.question.seeded:
+            # Bare resets may draw from the system's entropy: two agree or differ by
+            # chance. Seeded ones repeat.
+            judged = self._probe(self._fresh(), replace(self.question, seeded=True))
+        sharing = self._judged(judged) or found.sharing
         return replace(found, sharing=replace(sharing, extra=self._extra))
+
+    def _judged(self, found: Measurement) -> SharingAnswer | None:
+        """The answer; where envs differed, another process says whether by chance."""
+        sharing, doubt = found.sharing, found.doubt
+        if sharing is None or doubt is None:
+            return sharing
+        if self._repeats(self._fresh(), doubt.packed):
+            return replace(sharing, safe=False, reason=doubt.reason)
+        if doubt.in_infos_alone:
+            return sharing
+        return replace(sharing, safe=None, reason=NOT_REPEATABLE_REASON)
+
+    def _fresh(self) -> int:
+        """A worker that has built nothing."""
+        worker = min(1, len(self.executor.shards) - 1)
+        if worker in self._used:
+            self.executor.respawn(worker)
+        return worker
 
     def _probe(self, worker: int, question: ProbeRequest) -> Measurement:
         self._used.add(worker)
