@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 from corral.core import Decision, Generators, Step
 from corral.engine.tree import mapped
+from corral.learners.exact_rows import ExactRows
 from corral.learners.nets.actor_critic import ActorCritic
 from corral.learners.nets.encoders import split
 from corral.learners.nets.numpy_forward import numpy_forward_of
 from corral.learners.protocol import PolicyVariants
 from corral.learners.tensors import (
     Device,
-    in_passes,
     load_weights,
     to_array,
     to_tensor,
@@ -26,8 +26,6 @@ from corral.learners.tensors import (
 )
 from corral.learners.torch_import import torch
 
-# Rows of every forward pass, where a row must not depend on how many there are.
-FORWARD_ROWS = 16
 # The extras of a decision, and so of a rollout.
 CHOSEN, LOG_PROB, VALUE = "chosen", "log_prob", "value"
 
@@ -38,9 +36,8 @@ class NetPolicy(PolicyVariants):
     Its decisions have the extras `log_prob` and `value`, and for a Box `chosen`: the
     action before it was cut to the bounds of its space.
 
-    An exact one computes row by row, or in passes of a fixed size, so that a row's last
-    bits do not depend on the batch that it is part of. Its variants, for evaluation,
-    are exact.
+    A row's last bits do not depend on the batch that it is part of, if the policy is
+    exact. Its variants, for evaluation, are exact.
 
     Args:
         net: the actor and the critic.
@@ -62,6 +59,7 @@ class NetPolicy(PolicyVariants):
         self._device = device
         self._numpy_forward = numpy_forward_of(net)
         self._exact = exact
+        self._exact_rows = ExactRows()
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Of a copy: its numpy net has to use the weights of the copied net."""
@@ -130,11 +128,8 @@ class NetPolicy(PolicyVariants):
             return self._forward(leaves, carry)
         if self._numpy_forward is not None and self._numpy_forward.by_row:
             return (*self._numpy_forward.judged_by_row(leaves[0]), None)
-        outputs, values, carry = in_passes(
-            lambda inputs: self._torch_forward(*inputs),
-            (leaves, carry),
-            len(leaves[0]),
-            FORWARD_ROWS,
+        outputs, values, carry = self._exact_rows(
+            lambda inputs: self._torch_forward(*inputs), (leaves, carry), len(leaves[0])
         )
         return outputs, values, carry
 

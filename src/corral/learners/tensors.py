@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from corral.engine.tree import mapped
 from corral.learners.torch_import import torch
 
 # What torch takes as one.
@@ -46,16 +45,3 @@ def load_weights(module: Any, weights: Mapping[str, NDArray[Any]]) -> None:
 def one_axis(array: NDArray[Any]) -> NDArray[Any]:
     """`[rows, slots, ...]` as (rows × slots, ...)."""
     return array.reshape(-1, *array.shape[2:])
-
-
-def in_passes(forward: Callable[[Any], Any], inputs: Any, rows: int, size: int) -> Any:
-    """What `forward` makes of the inputs, in passes of exactly `size` rows.
-
-    So a row does not depend on how many there are. The last pass is filled up with the
-    last row, which is valid for every space.
-    """
-    parts = []
-    for begin in range(0, rows, size):
-        index = np.minimum(np.arange(begin, begin + size), rows - 1)
-        parts.append(forward(mapped(lambda leaf, at=index: leaf[at], inputs)))
-    return mapped(lambda *each: np.concatenate(each)[:rows], *parts)

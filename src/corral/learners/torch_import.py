@@ -8,5 +8,6 @@ with requires("learners need torch: pip install 'corral[train]'"):
     import torch
     from torch import nn
     from torch.nn import functional
+    from torch.overrides import TorchFunctionMode
 
-__all__ = ["functional", "nn", "torch"]
+__all__ = ["TorchFunctionMode", "functional", "nn", "torch"]

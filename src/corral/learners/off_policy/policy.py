@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from corral.core import Decision, Generators, Step
 from corral.engine.tree import mapped
+from corral.learners.exact_rows import ExactRows
 from corral.learners.off_policy.nets import ActorNet, History
 from corral.learners.off_policy.sac import LOG_STD_BOUNDS
 from corral.learners.off_policy.vectors import Actions, ObsVector
-from corral.learners.policy import FORWARD_ROWS
 from corral.learners.protocol import PolicyVariants
 from corral.learners.tensors import Device, load_weights, to_array, weights_of
 from corral.learners.torch_import import torch
@@ -56,6 +56,7 @@ class ActorPolicy(PolicyVariants):
         self._actions = actions
         self._noise = noise
         self._device = device
+        self._exact_rows = ExactRows()
 
     def act(self, step: Step, carry: Any, rng: Generators) -> Decision:
         """Choose an action for each row of a step."""
@@ -138,30 +139,23 @@ class ActorPolicy(PolicyVariants):
     # The net --------------------------------------------------------------------------
 
     def _outputs(self, step: Step, carry: Any) -> tuple[Array, Any]:
-        """Return the actor's outputs and the carry, in passes of a fixed size."""
+        """Return the actor's outputs and the carry."""
         obs = self._observe(step.obs)
         if carry is None:
             inputs: Any = (obs, None, None, None)
         else:
             reward = np.where(step.started, 0.0, step.reward).astype(np.float32)
             inputs = (obs, carry[0], reward[:, None], carry[1])
-        parts = [
-            self._pass(inputs, begin, len(obs))
-            for begin in range(0, len(obs), FORWARD_ROWS)
-        ]
-        outputs, memory = mapped(lambda *parts: np.concatenate(parts), *parts)
+        outputs, memory = self._exact_rows(self._forward, inputs, len(obs))
         return outputs, None if carry is None else (carry[0], memory)
 
-    def _pass(self, inputs: Any, begin: int, rows: int) -> tuple[Array, Any]:
-        # Padded with the last row: a fixed size keeps a row's last bits the same.
-        index = np.minimum(np.arange(begin, begin + FORWARD_ROWS), rows - 1)
+    def _forward(self, inputs: Any) -> tuple[Array, Any]:
         with torch.inference_mode():
             obs, action, reward, memory = mapped(
-                lambda part: torch.from_numpy(part[index]).to(self._device), inputs
+                lambda part: torch.from_numpy(part).to(self._device), inputs
             )
             outputs = self.actor.step(History(action, reward, obs), memory)
-            kept = min(FORWARD_ROWS, rows - begin)
-            found: tuple[Array, Any] = mapped(lambda one: to_array(one)[:kept], outputs)
+            found: tuple[Array, Any] = mapped(to_array, outputs)
         return found
 
 

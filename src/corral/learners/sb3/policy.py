@@ -17,9 +17,9 @@ from stable_baselines3.common.vec_env import VecNormalize
 from corral.core import Decision, Generators, Step
 from corral.engine.tree import mapped
 from corral.errors import OptionError
-from corral.learners.policy import FORWARD_ROWS
+from corral.learners.exact_rows import ExactRows
 from corral.learners.protocol import PolicyVariants
-from corral.learners.tensors import in_passes, load_weights, weights_of
+from corral.learners.tensors import load_weights, weights_of
 from corral.learners.torch_import import torch
 
 
@@ -132,16 +132,15 @@ class Predictor:
 
 
 class SB3Policy(PolicyVariants):
-    """Asks the predictor, in passes of a fixed size.
+    """Asks the predictor; a row does not depend on the others in its batch.
 
     Args:
         predictor: predicts, with its weights and scales at that time.
-        chunk: rows of a pass.
     """
 
-    def __init__(self, predictor: Predictor, chunk: int = FORWARD_ROWS) -> None:
+    def __init__(self, predictor: Predictor) -> None:
         self._predictor = predictor
-        self._chunk = chunk
+        self._exact_rows = ExactRows()
 
     def frozen(self) -> SB3Policy:
         """Return a deterministic copy that later updates do not change."""
@@ -152,7 +151,7 @@ class SB3Policy(PolicyVariants):
         if not self.greedy:
             return Decision(self._drawn(step.obs, rng))
         predict = self._predictor.predict
-        return Decision(in_passes(predict, step.obs, len(step), self._chunk))
+        return Decision(self._exact_rows(predict, step.obs, len(step)))
 
     def weights(self) -> dict[str, NDArray[Any]]:
         """Return the weights of the model's policy, and how it scales observations."""

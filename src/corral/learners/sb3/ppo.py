@@ -208,10 +208,8 @@ class SB3PPO(PPOSettings):
         self.scales.load_state_dict(state)
 
     def single_policy(self) -> Any:
-        """Return a policy that predicts one row at a time."""
-        single = type(self.policy) is SB3Policy
-        policy = SB3Policy(self.predictor, chunk=1) if single else self.policy
-        return policy.deterministic()
+        """Return a policy that predicts, without draws."""
+        return self.policy.deterministic()
 
     def policy_module(self, obs_norm: ObsNorm | None) -> Any:
         """Return the policy as a plain torch module, a copy; see `nets.exported`."""

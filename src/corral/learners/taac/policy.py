@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 
 from corral.api.shared_policy.policy import AgentGenerators
 from corral.core import Decision, Generators, Step
-from corral.learners.policy import CHOSEN, FORWARD_ROWS, LOG_PROB
+from corral.learners.exact_rows import ExactRows
+from corral.learners.policy import CHOSEN, LOG_PROB
 from corral.learners.protocol import PolicyVariants
 from corral.learners.taac.nets import Actor
 from corral.learners.taac.numpy_actor import numpy_actor_of
 from corral.learners.taac.team import TeamSpaces
 from corral.learners.tensors import (
     Device,
-    in_passes,
     load_weights,
     to_array,
     to_tensor,
@@ -35,9 +35,9 @@ class TeamPolicy(PolicyVariants):
     Its decisions have the extra `log_prob`, and for a Box `chosen`: the action before
     it was cut to the bounds of its space; one entry per agent.
 
-    Small nets on the CPU compute in numpy, every team by itself; others in torch, where
-    variants, for evaluation, and `exact` compute in passes of a fixed size. So a row's
-    last bits do not depend on the batch that it is part of.
+    A row's last bits do not depend on the batch that it is part of, in its variants,
+    for evaluation, and in `exact()`. Small nets on the CPU compute in numpy, every team
+    by itself, where that is always so.
     """
 
     def __init__(self, actor: Actor, team: TeamSpaces, device: Device) -> None:
@@ -45,6 +45,7 @@ class TeamPolicy(PolicyVariants):
         self._team = team
         self._device = device
         self._exact = False
+        self._exact_rows = ExactRows()
         self._numpy_actor = numpy_actor_of(actor, team.agents)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -90,7 +91,7 @@ class TeamPolicy(PolicyVariants):
             outputs = self._forward(parts)
             return outputs.reshape(-1, self._team.agents, outputs.shape[-1])
 
-        whole: Array = in_passes(by_env, inputs, len(obs), FORWARD_ROWS)
+        whole: Array = self._exact_rows(by_env, inputs, len(obs))
         return whole.reshape(-1, whole.shape[-1])
 
     def _forward(self, inputs: Sequence[Array | None]) -> Array:
