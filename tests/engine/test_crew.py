@@ -524,7 +524,7 @@ def test_bad_options_are_refused(options, text):
 
 
 def test_what_cannot_be_called_is_refused(make):
-    with pytest.raises(OptionError, match="the function is 3"):
+    with pytest.raises(OptionError, match="fn is 3"):
         make(backend="serial").map(3, [1])
 
 

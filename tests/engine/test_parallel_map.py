@@ -423,7 +423,7 @@ def test_answer_that_breaks_off_is_asked_for_again(tmp_path: Path):
         ({"workers": 0}, "workers is 0"),
         ({"workers": True}, "workers is True"),
         ({"workers": 2, "backend": "serial"}, "one worker"),
-        ({"fn": 3}, "the function is 3"),
+        ({"fn": 3}, "fn is 3"),
         ({"on_fault": "ignore"}, "on_fault is 'ignore'"),
         ({"max_restarts": -1}, "max_restarts is -1"),
         ({"max_restarts": True}, "max_restarts is True"),

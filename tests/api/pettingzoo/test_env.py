@@ -426,7 +426,7 @@ def test_an_env_that_breaks_its_word_is_named_with_slot_and_agent(
             {},
             "it has one agent: use corral.make",
         ),
-        (lambda: None, {}, "returned NoneType"),
+        (lambda: None, {}, "env is NoneType"),
         (Crowd, {"by": "team"}, "by is 'team'"),
         (Table, {"observe": "some"}, "observe is 'some'"),
         (Crowd, {"observe": "some"}, "observe is 'some'"),
