@@ -399,7 +399,8 @@ def test_worker_that_cannot_be_started_again_ends_the_map(tmp_path: Path):
 def test_answer_that_breaks_off_is_asked_for_again(tmp_path: Path):
     def work(item):
         if item == 0 and begun(tmp_path / "runs", item) == 0:
-            (tmp_path / "pid").write_text(str(os.getpid()))
+            (tmp_path / "pid.part").write_text(str(os.getpid()))
+            (tmp_path / "pid.part").rename(tmp_path / "pid")  # never seen empty
             return np.zeros(30_000_000)  # much more than a mailbox takes
         return item
 
@@ -408,7 +409,15 @@ def test_answer_that_breaks_off_is_asked_for_again(tmp_path: Path):
         # Nobody reads the answer meanwhile: its worker sleeps in the middle of it.
         wait_until((tmp_path / "pid").exists)
         worker = psutil.Process(int((tmp_path / "pid").read_text()))
-        wait_until(lambda: worker.status() == psutil.STATUS_SLEEPING)
+        asleep: list[float] = []  # CPU seconds at its last looks, all in its sleep
+
+        def stays_asleep():
+            if worker.status() != psutil.STATUS_SLEEPING:
+                asleep.clear()
+            asleep.append(sum(worker.cpu_times()))
+            return len(asleep) > 20 and asleep[-1] == asleep[-20]
+
+        wait_until(stays_asleep)
         worker.kill()
         yield 1
 
