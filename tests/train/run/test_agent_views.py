@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from few_updates import lead
 from train.run.agent_envs import AGENTS
 
 import corral
@@ -137,26 +138,15 @@ def test_envs_that_reset_at_the_next_step_train_as_well():
 def test_three_updates_and_one_more_are_four(env, memory):
     more = {"normalise_obs": True, "normalise_reward": True} if "Crew" in env else {}
     settings = {"env": env, "ppo.memory": memory, "ppo.memory_size": 4, **more}
-    whole = led(begin("run.yaml", settings, out=Path("whole")), 4)
-    parts = led(begin("run.yaml", settings, out=Path("parts")), 3)
-    led(resume(parts.path, {}), 4)
+    whole = lead(begin("run.yaml", settings, out=Path("whole")), 4)
+    parts = lead(begin("run.yaml", settings, out=Path("parts")), 3)
+    lead(resume(parts.path, {}), 4)
     ours, theirs = Checkpoint.load(parts.last), Checkpoint.load(whole.last)
     assert ours.update == theirs.update == 4
     for name, weights in theirs.learner["net"].items():
         assert np.array_equal(ours.learner["net"][name], weights), name
     assert str(ours.normalisers) == str(theirs.normalisers)
     assert jsonl.read(parts.episodes) == jsonl.read(whole.episodes)
-
-
-def led(training, updates):
-    """So many updates, saved after every second one."""
-    with training:
-        while training.progress.update < updates:
-            rollout = training.collect()
-            training.log(rollout, training.learn(rollout))
-            if training.progress.update % 2 == 0:
-                training.checkpoint()
-        return training.directory
 
 
 @pytest.mark.parametrize("env", ["agent_envs:Crew", TICTACTOE])
@@ -170,11 +160,10 @@ def test_backends_and_places_of_acting_give_the_same_weights(env):
         ]
     ):
         act_in = {"act_in": "workers", **place}
-        # Layers of a usual size: for 27 x 8, torch's sums depend on a row's place.
-        settings = {"env": env, **act_in, "ppo.hidden": [64]}
+        settings = {"env": env, **act_in}
         if place.get("act_in") == "caller":
             settings["act_in"] = "auto"  # exact as well, wherever it acts
-        path = led(begin("run.yaml", settings, out=Path(f"run{number}")), 2)
+        path = lead(begin("run.yaml", settings, out=Path(f"run{number}")), 2)
         found.append(Checkpoint.load(path.last).learner["net"])
     for other in found[1:]:
         for name, weights in found[0].items():
@@ -245,8 +234,8 @@ def test_sb3_contribs_learner_obeys_masks_and_resumes(view, masks):
     pytest.importorskip("sb3_contrib", reason="its MaskablePPO learns here")
     settings = {"view": view, "learner": MASKABLE, "env_kwargs": {"masks": masks}}
     ran("whole", **settings)
-    parts = led(begin("run.yaml", settings, out=Path("parts")), 2)
-    led(resume(parts.path, {}), 4)
+    parts = lead(begin("run.yaml", settings, out=Path("parts")), 2)
+    lead(resume(parts.path, {}), 4)
     whole = Checkpoint.load(Path("whole/checkpoints/last.pt"))
     for name, weights in whole.learner["net"].items():
         assert np.array_equal(Checkpoint.load(parts.last).learner["net"][name], weights)

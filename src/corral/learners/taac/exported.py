@@ -45,7 +45,7 @@ class ExportedTeam(nn.Module):  # type: ignore[misc]
         self.register_buffer("itself", torch.eye(team.agents) > 0)
 
     def forward(self, *inputs: Any) -> Any:
-        """Leaves of observations, who is alive, and masks to actions."""
+        """Actions for observations (leaf by leaf), `alive` and masks."""
         count = len(self.parts)
         leaves, alive = inputs[:count], inputs[count]
         pairs = zip(self.parts, leaves, strict=True)
