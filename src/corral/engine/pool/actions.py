@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -72,16 +73,30 @@ class Actions:
 
     def last(self, slot: int, ticket: int, count: int) -> tuple[Any, ...]:
         """The slot's last actions up to a ticket: so many, or those in the block."""
-        if self.codec.mailed:
+        count = min(count, self.rows)
+        if count < 1 or self.codec.mailed:
             return ()
-        views, found = self._views, []
-        decoders = [
-            self.codec.decoder(arrays) for arrays in (views.action, views.wide_action)
-        ]
-        for earlier in range(min(count, self.rows)):
-            row = ticket - earlier & self._mask
-            place = PLAIN if self._places is None else int(self._places[row, slot])
-            if place == ELSEWHERE:
-                break
-            found.append(decoders[place](row, slot, None))
-        return tuple(reversed(found))
+        rows = np.arange(ticket - count + 1, ticket + 1) & self._mask
+        if self._places is None:
+            return tuple(self._read(self._views.action, rows, slot))
+        places = self._places[rows, slot]
+        missing = np.flatnonzero(places == ELSEWHERE)
+        if len(missing):
+            rows, places = rows[missing[-1] + 1 :], places[missing[-1] + 1 :]
+        found: dict[int, Any] = {}
+        for place, arrays in enumerate((self._views.action, self._views.wide_action)):
+            there = rows[places == place]
+            actions = self._read(arrays, there, slot)
+            found |= zip(there.tolist(), actions, strict=True)
+        return tuple(found[row] for row in rows.tolist())
+
+    def _read(
+        self, arrays: list[NDArray[Any]], rows: NDArray[np.int64], slot: int
+    ) -> Iterable[Any]:
+        """The actions in these rows; the whole of each leaf is picked at once."""
+        picked = [array[rows, slot][np.newaxis] for array in arrays]
+        walk = self.codec.walker(picked)
+        if walk is not None:
+            return walk(0)
+        decode = self.codec.decoder(picked)  # a space without leaves
+        return [decode(0, index, None) for index in range(len(rows))]

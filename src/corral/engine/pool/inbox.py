@@ -46,16 +46,16 @@ class Inbox:
 
     def of(self, slots: Chosen) -> list[Letter]:
         """The letters of these slots."""
-        return list(self._by_position(slots).values())
+        return [self.letters[s] for s in slots.tolist() if s in self.letters]
 
     def _by_position(self, slots: Chosen) -> dict[int, Letter]:
         known = self.letters
         return {at: known[s] for at, s in enumerate(slots.tolist()) if s in known}
 
-    def take_faults(self, slots: Chosen) -> dict[int, Fault]:
-        """The faults of slots being received, by slot; their letters are removed."""
+    def take_faults(self, letters: Iterable[Letter]) -> dict[int, Fault]:
+        """The faults in letters of slots being received, by slot; these are removed."""
         faults: dict[int, Fault] = {}
-        for letter in self.of(slots):
+        for letter in letters:
             if letter.fault is not None:
                 faults[letter.slot] = letter.fault
                 del self.letters[letter.slot]

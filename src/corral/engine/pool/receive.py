@@ -144,7 +144,7 @@ class Receiver:
         self.inbox.add(letters)
         ready = state.ready()
         state.take(ready)
-        others = self._faults(ready)
+        others = self._faults(self.inbox.of(ready))
         error.faults = (error.fault, *others.values())
         error.step = self._results_except(ready, others)
 
@@ -253,20 +253,20 @@ class Receiver:
     def _open_letters(self, letters: Sequence[Letter], slots: Chosen) -> None:
         """Take in letters; raise the faults of the slots being received."""
         self.inbox.add(letters)
-        details = self.dispatcher.fault_details
-        for letter in self.inbox.of(slots):
+        details, of_slots = self.dispatcher.fault_details, self.inbox.of(slots)
+        for letter in of_slots:
             if letter.restarted is not None and letter.restarted.kind == "raised":
                 letter.restarted = details.of_exception(letter.restarted)
                 self.dispatcher.recovery.env_rebuilt(letter.restarted)
-        faults = self._faults(slots)
+        faults = self._faults(of_slots)
         if faults:
             error = one_error_for([*faults.values()])
             error.step = self._results_except(slots, faults)
             raise error
 
-    def _faults(self, slots: Chosen) -> dict[int, Fault]:
-        """The faults of these slots, which need a reset before their next step."""
-        found = self.inbox.take_faults(slots)
+    def _faults(self, letters: list[Letter]) -> dict[int, Fault]:
+        """The faults of slots by their letters; a reset must precede the next step."""
+        found = self.inbox.take_faults(letters)
         if found:
             self.dispatcher.state.stop(np.array([*found]))
         complete = self.dispatcher.fault_details.of_exception

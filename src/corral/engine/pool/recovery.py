@@ -16,6 +16,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
@@ -247,6 +248,8 @@ class Recovery:
         self.faults.append(fault)
         if len(self.faults) > MAX_REPLAYABLE_FAULTS:
             old = self.faults[-1 - MAX_REPLAYABLE_FAULTS]
-            self.faults[-1 - MAX_REPLAYABLE_FAULTS] = replace(old, episode=None)
+            shown = deepcopy(old.last_actions)  # these are views of all its actions
+            old = replace(old, episode=None, last_actions=shown)
+            self.faults[-1 - MAX_REPLAYABLE_FAULTS] = old
         if self.on_restart is not None:
             self.on_restart(fault)

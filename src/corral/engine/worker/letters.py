@@ -265,7 +265,7 @@ def for_travel(fault: Fault) -> Fault:
 
 def _sendable(value: Any) -> Any:
     """The value or, where it cannot be pickled, the name of its type."""
-    if _can_be_sent(value):
+    if value is None or _can_be_sent(value):
         return value
     return Unsendable(f"<{type(value).__qualname__} that cannot be pickled>")
 
