@@ -9,21 +9,30 @@ from __future__ import annotations
 import itertools
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from corral.core import EnvSpec
 from corral.engine.layout import plan
 from corral.engine.layout.codec import Codecs
+from corral.engine.transport.segment import SegmentAddress, open_segment
 from corral.engine.worker import commands
 from corral.engine.worker.batched_shard import BatchedShard
-from corral.engine.worker.commands import INDEX_BITS, INDEX_MASK, Ask, Job, Verb
+from corral.engine.worker.commands import (
+    INDEX_BITS,
+    INDEX_MASK,
+    Ask,
+    Job,
+    MapCall,
+    MapItem,
+    Verb,
+)
 from corral.engine.worker.context import WorkerContext, here
 from corral.engine.worker.forked_copies import Guard, guarded, no_guard
 from corral.engine.worker.letters import Reply, WorkerEndpoint, describe
-from corral.engine.worker.map_items import MapItems
 from corral.engine.worker.profilers import stop_profilers
 from corral.engine.worker.seeds import SeedDomain, episode_seed, seed_globals
 from corral.engine.worker.serialization import opened
@@ -279,3 +288,48 @@ def _places(job: commands.Job) -> range:
 def worker_rng(root: int, slots: range) -> np.random.Generator:
     """What `corral.this_worker().rng` draws from, in the worker of these slots."""
     return np.random.default_rng(episode_seed(root, slots.start, SeedDomain.WORKERS))
+
+
+# Items of `map` -----------------------------------------------------------------------
+
+
+class MapItems:
+    """Runs the items of one worker, `map` after `map`."""
+
+    def __init__(self, context: WorkerContext) -> None:
+        self._context = context
+        self._first = context.shared
+        self._call: MapCall | None = None
+        self._ready = False
+        self._function: Any = None
+        self._segments: dict[SegmentAddress, Mapping[str, NDArray[Any]]] = {}
+
+    def run(self, asked: MapItem) -> Any:
+        """Call the function with an item."""
+        if asked.call is not None:
+            self._call, self._ready = asked.call, False
+        if not self._ready:
+            # Here, so that what cannot be opened is the fault of every item, and no
+            # item is run by the function before.
+            assert self._call is not None
+            self._begin(self._call)
+            self._ready = True
+        return self._function(opened(asked.item))
+
+    def _begin(self, call: MapCall) -> None:
+        """Open what a call has brought."""
+        self._segments = {
+            address: self._segments.get(address) or _read_only(open_segment(address))
+            for address in call.segments
+        }
+        arrays = dict(self._first)
+        for more in (*self._segments.values(), call.arrays):
+            arrays |= more
+        self._context.shared, self._context.version = arrays, call.version
+        self._function = opened(call.function)
+
+
+def _read_only(arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    for array in arrays.values():
+        array.flags.writeable = False
+    return arrays

@@ -13,7 +13,9 @@ Functions are replaced in the module, so this works for `import pybullet as p` a
 
 from __future__ import annotations
 
+import ast
 import functools
+import linecache
 import re
 import sys
 import types
@@ -22,8 +24,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any
-
-from corral.tools.doctor.call_source import call_at, corrected, target_of
 
 CLIENT = "physicsClientId"
 # What does not depend on a simulator: arithmetic, files, the version; `connect` makes
@@ -209,3 +209,60 @@ def _client_seen_from(frame: FrameType, connection: Connection) -> str:
     inside = getattr(owner, "__dict__", {})
     holders = [name for name, value in inside.items() if value is there]
     return f"self.{holders[0]}.{name.removeprefix('self.')}" if holders else "client"
+
+
+# A call in its file -------------------------------------------------------------------
+
+
+@functools.cache
+def _tree(file: str) -> ast.Module | None:
+    """The syntax of a file; None if it cannot be read."""
+    try:
+        return ast.parse("".join(linecache.getlines(file)))
+    except SyntaxError:
+        return None
+
+
+def _nodes_at(file: str, line: int) -> Iterator[ast.AST]:
+    tree = _tree(file)
+    for node in () if tree is None else ast.walk(tree):
+        first = getattr(node, "lineno", None)
+        if first is not None and first <= line <= node.end_lineno:  # type: ignore[attr-defined]
+            yield node
+
+
+def call_at(file: str, line: int, name: str) -> ast.Call | None:
+    """The smallest call of `name` or `anything.name` that has this line."""
+    found = [
+        node
+        for node in _nodes_at(file, line)
+        if isinstance(node, ast.Call) and _name_of(node.func) == name
+    ]
+    return min(found, key=_height, default=None)
+
+
+def _height(node: ast.Call) -> int:
+    return (node.end_lineno or 0) - node.lineno
+
+
+def _name_of(function: ast.expr) -> str:
+    if isinstance(function, ast.Attribute):
+        return function.attr
+    return function.id if isinstance(function, ast.Name) else ""
+
+
+def target_of(file: str, line: int, name: str) -> str:
+    """What the result of a call is assigned to, as text; "" if to nothing."""
+    call = call_at(file, line, name)
+    for node in _nodes_at(file, line):
+        if isinstance(node, ast.Assign) and node.value is call:
+            return ast.unparse(node.targets[0])
+        if isinstance(node, ast.AnnAssign | ast.NamedExpr) and node.value is call:
+            return ast.unparse(node.target)
+    return ""
+
+
+def corrected(call: ast.Call, keyword: str = "", value: str = "") -> str:
+    """The call on one line, with one more keyword argument if there is one."""
+    more = [ast.keyword(keyword, ast.Name(value))] if keyword else []
+    return ast.unparse(ast.Call(call.func, call.args, [*call.keywords, *more]))

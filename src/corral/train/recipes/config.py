@@ -34,10 +34,8 @@ except ImportError as error:
     raise MissingExtra("configs need pydantic: pip install 'corral[train]'") from error
 
 from corral.learners.ppo import PPOConfig
-from corral.learners.protocol import Rows, Wants
+from corral.learners.protocol import LearnerConfig, Rows, Wants
 from corral.learners.registry import learner_class
-from corral.train.recipes.cluster_settings import ClusterSettings
-from corral.train.recipes.wandb_settings import WandbSettings
 
 # Settings that a resumed run may change, since they change no number of the training:
 # where envs and networks are computed, how faults are handled, when the run ends, and
@@ -60,6 +58,52 @@ View = Annotated[
     Literal["shared", "joint", "team"],
     BeforeValidator(lambda view: "joint" if view == "flattened" else view),
 ]
+
+
+class SettingsGroup(LearnerConfig):
+    """Base of the groups whose settings have their descriptions below them."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+
+class ClusterSettings(SettingsGroup):
+    """Where the envs of a run are, and what follows if a machine is lost."""
+
+    address: str = "auto"
+    """Ray cluster: auto, HOST:PORT, or local to try it out (default: auto)"""
+    cpus_per_site: PositiveInt | None = None
+    """CPUs and workers of a site (default: 8, or those of the largest node)"""
+    sites: PositiveInt | None = None
+    """number of sites (default: as many as fit)"""
+    working_dir: str | None = None
+    """folder that every node gets, to import modules from (default: none)"""
+    fragment_timeout: PositiveFloat | None = None
+    """seconds allowed for the rows of one update (default: no limit)"""
+    on_node_loss: Literal["raise", "restart"] = "raise"
+    """restart: rows of a lost site are invalid, and it is started again"""
+
+
+class WandbSettings(SettingsGroup):
+    """Where a run is logged, and what beside its metrics."""
+
+    project: str = "corral"
+    """project of the run (default: corral)"""
+    entity: str | None = None
+    """user or team of the project (default: W&B's own default)"""
+    name: str | None = None
+    """name of the run (default: that of its folder)"""
+    group: str | None = None
+    """group of runs that belong together (default: none)"""
+    tags: tuple[str, ...] = ()
+    """tags of the run"""
+    notes: str | None = None
+    """a longer description of the run"""
+    mode: Literal["online", "offline", "disabled"] | None = None
+    """offline writes to disk, for `wandb sync` (default: $WANDB_MODE, else online)"""
+    videos: bool = True
+    """upload of the run's videos (default: true)"""
+    artifacts: bool = True
+    """upload of checkpoints and config as a model artifact (default: true)"""
 
 
 class RunConfig(BaseModel):

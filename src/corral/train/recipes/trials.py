@@ -12,24 +12,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
 
 from corral.engine.adapters.trials import Convention
-from corral.train.recipes.config import RunConfig, with_group
+from corral.train.recipes.config import RunConfig, SettingsGroup, with_group
 
 GROUP = "trials"
 
 
-class TrialSettings(BaseModel):
+class TrialSettings(SettingsGroup):
     """What a trial is, and how many tasks there are."""
-
-    model_config = ConfigDict(
-        extra="forbid",
-        frozen=True,
-        validate_default=True,
-        allow_inf_nan=False,
-        use_attribute_docstrings=True,
-    )
 
     episodes: PositiveInt = 2
     """episodes of one task in a trial (default: 2)"""

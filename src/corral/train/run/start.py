@@ -14,9 +14,8 @@ import gymnasium
 
 from corral.errors import CheckpointError, FaultError, OptionError
 from corral.learners.registry import learner_class
-from corral.train.recipes.config import RunConfig
+from corral.train.recipes.config import RunConfig, WandbSettings
 from corral.train.recipes.resolve import checked, complete, put, resolve
-from corral.train.recipes.wandb_settings import WandbSettings
 from corral.train.run import machine, outputs, signed_config
 from corral.train.run.checkpoint import (
     Checkpoint,
