@@ -176,7 +176,7 @@ def test_what_cannot_be_pickled_is_named():
         corral.map(lambda _: lock, [0])
     with pytest.raises(FactoryError, match="item 1 cannot be sent"):
         corral.map(abs, [0, lock])
-    with pytest.raises(ItemError, match=r"item 0.*sending a result home.*lock"):
+    with pytest.raises(ItemError, match=r"item 0.*sending a result to.*lock"):
         corral.map(lambda _: threading.Lock(), [0])
     assert corral.map(lambda _: lock, [0], backend="thread") == [lock]
 

@@ -89,7 +89,7 @@ CASES = [
         threading.Lock,
         EnvError,
         ("cannot pickle", "return plain data"),
-        command="sending a result home",
+        command="sending a result to the caller",
         processes_only=True,
     ),
     Case(
@@ -97,7 +97,7 @@ CASES = [
         threading.Lock,
         EnvError,
         ("cannot pickle", "let infos hold plain data"),
-        command="sending an info home",
+        command="sending an info to the caller",
         processes_only=True,
     ),
     died("step", vanish, "exit code 3", "os._exit", REPLAY, exit_code=3),
@@ -330,7 +330,8 @@ def pool_of(at: str, deed: Callable[[], Any], **options: Any) -> corral.Pool:
 
 EPISODE = ["Episode: seed 71, step 2, task 'up'", f"Last actions: {FINE}, {FAIL}"]
 OUTPUT = ["Last output:", "    last words in step"]
-OTHERS = '  try the env alone, it shared its process with 1 other env: isolation="slot"'
+BESIDE = "it shared its process with 1 other env"
+OTHERS = f'  run the env alone ({BESIDE}): isolation="slot"'
 REPRODUCE = "  reproduce this episode: fault.save(path), then corral.replay(path)"
 
 

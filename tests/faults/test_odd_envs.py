@@ -30,6 +30,7 @@ from corral.engine.faults.fault_file import report_of
 from corral.errors import EnvError, OptionError, StartError
 
 BACKENDS = ["serial", "thread", "process"]
+SENDING = "sending an info to the caller"
 
 
 ODD = [
@@ -98,7 +99,7 @@ def test_an_info_that_cannot_be_pickled_is_mended_like_an_exception(
         assert (step.valid, step.truncated, step.terminated) == ([False], [True], False)
         assert step.final_obs.tolist() == [[number - 1]]
         fault = step.infos.of(0)["fault"]
-        assert (fault.kind, fault.command) == ("raised", "sending an info home")
+        assert (fault.kind, fault.command) == ("raised", SENDING)
         assert (fault.step, fault.restarts) == (number, 0)
         if mode == "next_step":
             assert pool.step([0]).started.all()
@@ -111,7 +112,7 @@ def test_a_reset_whose_info_cannot_be_pickled_is_done_again(tmp_path):
     with corral.Pool([env], backend="process", on_fault="restart") as pool:
         step = pool.reset()
         assert step.valid.all() and step.infos.of(0)["fine"] == "reset"
-        assert [fault.command for fault in pool.faults] == ["sending an info home"]
+        assert [fault.command for fault in pool.faults] == [SENDING]
 
 
 @pytest.mark.parametrize("mode", ["same_step", "next_step", "off"])
@@ -131,10 +132,10 @@ def test_a_last_step_whose_info_is_no_dict_ends_the_episode_all_the_same(mode):
         assert step.infos.of(0)["fault"].command == "step"
 
 
-def test_an_info_that_cannot_be_opened_at_home_names_its_slot():
+def test_an_info_that_only_its_worker_can_unpickle_names_its_slot():
     with pool_of("process", Env, functools.partial(Env, "info")) as pool:
         pool.reset()
-        with pytest.raises(EnvError, match=r"slot 1.*opening.*not here"):
+        with pytest.raises(EnvError, match=r"slot 1.*unpickling.*not here"):
             pool.step([0, 0])
         pool.reset()
         assert pool.step([0], [0]).valid.all()

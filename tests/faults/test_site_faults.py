@@ -243,7 +243,7 @@ def test_a_call_that_takes_long_stays_pending(make_pool):
 def test_what_cannot_be_sent_is_an_error(make_pool):
     pool = make_pool()
     sites = begun(pool)
-    with pytest.raises(EnvError, match="sending a result home"):
+    with pytest.raises(EnvError, match="sending a result to the caller"):
         sites.call("unsendable")
     with pytest.raises(corral.errors.FactoryError, match="the arguments"):
         sites.call("walk", ((one for one in ()),))

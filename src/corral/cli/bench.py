@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Everything `corral bench` takes."""
     env = "a Gymnasium id, module:id or module:function"
     parser.add_argument("env", metavar="ENV", help=env)
-    backends = "serial, thread, process, auto (default: those that make sense)"
+    backends = "serial, thread, process, auto (default: all)"
     workers = "numbers of threads or processes (default: one per usable core)"
     peers = f"{', '.join(PEERS)}, all, none"
     add_options(

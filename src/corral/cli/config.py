@@ -1,4 +1,4 @@
-"""Print every setting of a config, with its type, its default and a sentence.
+"""Print every setting of a config, with its type, its default and its meaning.
 
     corral config                     all settings, and the groups of all learners
     corral config cartpole            those of a recipe

@@ -2,7 +2,7 @@
 
 Finds out what an environment needs to run in parallel, and recommends a line of code.
 Everything is measured in worker processes: an environment that raises, hangs or crashes
-there gives a finding.
+there is reported as a problem.
 
     corral doctor CartPole-v1
     corral doctor my_package:make_robot --kwargs '{"gui": false}' --save
@@ -41,7 +41,7 @@ SUMMARY = "check an environment for problems"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Everything `corral doctor` takes."""
     parser.add_argument("env", nargs="?", metavar="ENV", help="id, or module:function")
-    add = parser.add_argument_group("an examination").add_argument
+    add = parser.add_argument_group("examine an environment").add_argument
     add_options(
         add,
         ("--kwargs", "JSON", types.json_object, "arguments for ENV", {}),
@@ -52,14 +52,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     text = "store what was found about sharing a process, for corral.make"
     add("--save", action="store_true", help=text)
-    add = parser.add_argument_group("an episode that failed").add_argument
+    add = parser.add_argument_group("replay a failed episode").add_argument
     add_options(add, ("--replay", "FILE", Path, "replay the episode of a saved fault"))
     text = "seconds allowed for one measurement (default: 60), or for the step that "
     add_options(
-        parser.add_argument_group("a cluster").add_argument,
+        parser.add_argument_group("examine a cluster").add_argument,
         ("--cluster", "ADDRESS", str, "examine a Ray cluster: auto, HOST:PORT, local"),
     )
-    replay.add_replay_options(add, text + "hung (default: its limit then)")
+    replay.add_replay_options(add, text + "hung (default: the limit it had)")
 
 
 def need(arguments: argparse.Namespace) -> Need:

@@ -8,7 +8,7 @@ prints their mean return.
     corral eval RUN --video episode.gif
     corral eval RUN --render --episodes 3      watch it in a window
 
-Or evaluates an example system that has an evaluation of its own, by its name.
+`corral eval tinyphysics` runs that system's own evaluation instead.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("--json", "FILE", Path, "write returns and lengths as JSON"),
         ("--video", "FILE", Path, "write one episode as a GIF"),
     )
-    add_trust(add, "evaluate a run that you did not sign, which runs its code")
+    add_trust(add, "evaluate a run that you did not sign; this runs its code")
     own = _evaluations().values()
     for system in own:
         system.add_arguments(parser)

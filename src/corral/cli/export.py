@@ -1,12 +1,13 @@
-"""Write a trained policy to files that need nothing of Corral.
+"""Write a trained policy to files that do not need Corral.
 
     corral export runs/cartpole/2026-01-31_12-00-00
     corral export RUN --out model --formats onnx
-    corral export RUN --controller controller.py    of tinyphysics, for its challenge
+    corral export RUN --controller controller.py    for the tinyphysics challenge
 
 Writes a program for plain torch (policy.pt2), its weights (policy.pth), ONNX
-(policy.onnx), and what goes in and out (policy.json). Observations come in as the env
-returns them, with scaling and bounds inside; the most likely actions come out.
+(policy.onnx), and their inputs and outputs (policy.json). The inputs are observations
+as the env returns them; the program scales them. The outputs are the most likely
+actions, within their bounds.
 
 --controller writes a run of tinyphysics as a controller for the official simulator
 instead, and its weights (.pth) beside it.
@@ -42,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     text = "controller of a tinyphysics run for comma's controls challenge"
     add("--controller", type=Path, metavar="FILE.py", help=text)
-    add_trust(add, "export a run that you did not sign, which runs its code")
+    add_trust(add, "export a run that you did not sign; this runs its code")
 
 
 def need(arguments: argparse.Namespace) -> Need:

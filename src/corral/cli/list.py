@@ -3,7 +3,7 @@
     corral list
     corral list --runs elsewhere/runs
 
-Lists the runs in ./runs, at any depth, and those that you began elsewhere, with --out
+Lists the runs in ./runs, at any depth, and those that you started elsewhere, with --out
 or from another directory; with --runs, those in that directory alone.
 """
 

@@ -32,13 +32,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Everything `corral replay` takes."""
     parser.add_argument("file", type=Path, metavar="FILE", help="a saved fault")
     text = "seconds allowed for the step that failed, in a process of its own "
-    add_replay_options(parser.add_argument, text + "(default: its limit then, or 60)")
+    add_replay_options(parser.add_argument, text + "(default: the limit it had, or 60)")
 
 
 def add_replay_options(add: Callable[..., Any], timeout: str) -> None:
     """What `corral doctor --replay` takes as well."""
     add("--debugger", action="store_true", help="open pdb where it raises")
-    argument_types.add_trust(add, "open a fault that you did not sign: it runs code")
+    argument_types.add_trust(add, "open a fault that you did not sign; this runs code")
     add("--timeout", type=argument_types.positive, metavar="S", help=timeout)
 
 

@@ -9,8 +9,9 @@
     corral train ant --cluster auto --num-envs 512
 
 Writes runs/NAME/TIME/: the resolved config, metrics (JSON lines, TensorBoard), the last
-and the best checkpoint, a video if the env renders, and report.html. Ctrl-C saves.
-`corral list` names the recipes; a YAML file is `key: value` lines with the same keys.
+and the best checkpoint, a video if the env renders, and report.html. Ctrl-C saves a
+checkpoint and stops. `corral list` lists the recipes, `corral config` the settings that
+a YAML file can have.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("--init-from", "RUN", Path, "start a new run with the weights of another run"),
         ("--model-path", "FILE", Path, "start a new run with a checkpoint's weights"),
     )
-    add_trust(add, "resume a run that you did not sign, which runs its code")
+    add_trust(add, "resume a run that you did not sign; this runs its code")
     add = parser.add_argument_group("output").add_argument
     add("--name", help="name of the run's folder (default: the recipe's name)")
     add("--out", type=Path, metavar="DIR", help="directory to write the run to")

@@ -161,7 +161,7 @@ def failed(kind, error=EnvError, **options):
     return caught.value
 
 
-HINT = '  try the env alone, it shared its process with 1 other env: isolation="slot"'
+HINT = '  run the env alone (it shared its process with 1 other env): isolation="slot"'
 
 
 @pytest.mark.parametrize("backend", ["serial", "thread", "process"])
@@ -195,5 +195,5 @@ def test_an_env_that_fails_is_run_nowhere_else(tmp_path):
 @pytest.mark.parametrize(("kind", "suspected"), [(Crashing, True), (Deadly, False)])
 def test_a_crash_beside_others_names_the_remedy(kind, suspected):
     error = failed(kind, WorkerDied, num_envs=3, backend="process", workers=1)
-    told = 'it shared its process with 2 other envs: isolation="slot"'
+    told = 'it shared its process with 2 other envs): isolation="slot"'
     assert (told in str(error)) is suspected

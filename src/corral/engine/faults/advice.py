@@ -36,10 +36,10 @@ _ERRNOS = {
 # These mean the same when an env's own constructor meets them.
 _RESOURCE_ERRNOS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 _BY_TRANSFER = {
-    "sending an info home": "let infos hold plain data: numbers, arrays, text",
-    "sending a result home": "return plain data, or use the value beside the env: "
-    "pool.apply(function)",
-    "opening what it sent home": "return plain data, or make the module importable in "
+    "sending an info to the caller": "let infos hold plain data: numbers, arrays, text",
+    "sending a result to the caller": "return plain data, or use the value beside "
+    "the env: pool.apply(function)",
+    "unpickling what it sent": "return plain data, or make the module importable in "
     "this process too: the value can be unpickled in the worker only",
 }
 # For the items of `map`, whose workers have no slots.
@@ -49,8 +49,8 @@ _MAP_SIGNALS = {
     "(--shm-size, if the function uses /dev/shm)",
 }
 _MAP_BY_TRANSFER = {
-    "sending a result home": "return plain data: numbers, arrays, text; or keep the "
-    "object in the worker, as this_worker().resource"
+    "sending a result to the caller": "return plain data: numbers, arrays, text; or "
+    "keep the object in the worker, as this_worker().resource"
 }
 # The command of a fault whose policy raised, in a worker.
 POLICY = "the policy"
@@ -87,7 +87,7 @@ def advice_for(fault: Fault, syntax: str = "python") -> Iterator[str]:
     alone = _option(in_python, "isolation", "slot")
     if fault.company:
         others = f"{fault.company} other env{'s' * (fault.company > 1)}"
-        yield f"try the env alone, it shared its process with {others}: {alone}"
+        yield f"run the env alone (it shared its process with {others}): {alone}"
     if not isinstance(fault.exception, UsageError):  # which says so itself
         by_transfer = _BY_TRANSFER | (_MAP_BY_TRANSFER if _in_map(fault) else {})
         line = by_transfer.get(fault.command) or _by_kind(fault, in_python)
@@ -97,7 +97,7 @@ def advice_for(fault: Fault, syntax: str = "python") -> Iterator[str]:
                 serial=_option(in_python, "backend", "serial"),
                 memory_limit=_option(in_python, "memory_limit"),
             )
-        if in_python and fault.command == "sending an info home":
+        if in_python and fault.command == "sending an info to the caller":
             yield "or leave that key out: infos=[...]"
     if in_python:
         yield from _continuing(fault)
@@ -170,7 +170,7 @@ def _after_death(fault: Fault) -> str:
         signals = _SIGNALS | (_MAP_SIGNALS if _in_map(fault) else {})
         return signals.get(fault.signal_name, "")
     if fault.exit_code == 1 and "Traceback" in fault.output:
-        return "see the traceback in the last output: Python itself ended"
+        return "read the traceback in the last output: it ended the worker's Python"
     if fault.exit_code is not None:
         return "look for os._exit, or for a library that calls C's exit()"
     return "report a bug in Corral: its traceback is on stderr"

@@ -125,7 +125,7 @@ def open_segment(address: SegmentAddress | None) -> Arrays:
 
 @contextmanager
 def segment_lock(address: SegmentAddress) -> Iterator[Callable[[], Any]]:
-    """A lock that all who have a segment open share; it ends with its process.
+    """A lock that all processes with this segment share; it ends with its process.
 
     Yields a context manager that waits for the lock, and releases it.
     """

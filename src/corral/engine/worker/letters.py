@@ -52,7 +52,7 @@ class Letter:
 
     def unsendable(self) -> tuple[int | None, str]:
         """The slot of what cannot be pickled, and how a fault names the sending."""
-        return self.slot, "sending an info home"
+        return self.slot, "sending an info to the caller"
 
     def failed(self, fault: Fault) -> Letter:
         """What is sent instead."""
@@ -98,7 +98,7 @@ class Reply:
         """The first slot whose value cannot be pickled, and what a fault calls that."""
         pairs = zip(self.slots, self.values, strict=False)
         bad = (slot for slot, value in pairs if not _can_be_sent(value))
-        return next(bad, None), "sending a result home"
+        return next(bad, None), "sending a result to the caller"
 
     def failed(self, fault: Fault) -> Reply:
         """What is sent instead."""
@@ -318,7 +318,7 @@ class SealedMessage:
         try:
             message: Letter | Reply = pickle.loads(self._data)
         except (Exception, SystemExit) as error:
-            what, about = "opening what it sent home", self._about
+            what, about = "unpickling what it sent", self._about
             if isinstance(about, int):
                 return Letter(
                     about, fault=describe(error, what, about, worker, self._pid)

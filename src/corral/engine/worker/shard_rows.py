@@ -249,7 +249,7 @@ class ShardRows:
     def described(self, index: int, command: str, error: BaseException) -> Fault:
         """An exception of a slot's env, with what is known of its episode."""
         if isinstance(error, NotSent) and error.__cause__ is not None:
-            command, error = "sending an info home", error.__cause__
+            command, error = "sending an info to the caller", error.__cause__
         episode, budget = self.plan.episodes[index], self.options.restarts
         begun = episode.number >= 0
         taken = self.tickets.word(index) - episode.began & TICKET_MASK

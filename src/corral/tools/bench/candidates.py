@@ -108,12 +108,12 @@ def layouts(
     workers: Sequence[int] = (),
     waits: bool = False,
 ) -> list[Candidate]:
-    """Ours for so many envs: the requested ones, else those that make sense.
+    """Ours for so many envs: the requested ones, else all that it allows.
 
     Args:
         num_envs: how many envs.
         cores: how many of them can compute at the same time.
-        backends: None for those that make sense.
+        backends: None for all; no threads or processes for one env.
         workers: how many threads or processes; as many as cores if empty.
         waits: the env waits more than it computes: a worker for each may pay.
     """

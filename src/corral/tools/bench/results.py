@@ -27,7 +27,7 @@ class BenchSettings:
     """The settings of a benchmark.
 
     Attributes:
-        backends: None: those that make sense.
+        backends: None for all.
     """
 
     env: str

@@ -78,7 +78,7 @@ class Connection:
 
 
 class WatchedFunction:
-    """A function of pybullet that notes who calls it.
+    """A function of pybullet that notes its callers.
 
     `bullet_client.BulletClient` adds the simulator to builtin functions only, so this
     is one by its class.

@@ -138,7 +138,7 @@ def replay(
         backend: "serial" for this process, "process" for one of its own (default:
             "process" if the env ended its process or hung, else "serial").
         timeout: seconds allowed for what failed in a process of its own, and for one
-            run beside another env (default: its limit then, or 60).
+            run beside another env (default: the limit it had, or 60).
         shared: arrays that were too big to be saved.
         raise_error: raise what the env raises, instead of returning it.
         debugger: open pdb where the env raised.

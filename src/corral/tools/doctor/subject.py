@@ -33,7 +33,7 @@ from corral.tools.output_file import last_output, write_output_to
 
 # Bytes of output that a fault shows.
 KEPT_OUTPUT_BYTES = 16 * 1024
-# measure(factory, *arguments) -> something that can be sent home.
+# measure(factory, *arguments) -> something that can be pickled.
 Measure = Callable[..., Any]
 
 

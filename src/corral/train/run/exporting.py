@@ -1,4 +1,4 @@
-"""A run's policy as files that need nothing of Corral.
+"""A run's policy as files that do not need Corral.
 
     policy.pt2     torch.export.load("policy.pt2").module()(observation)
     policy.onnx    onnxruntime.InferenceSession("policy.onnx")

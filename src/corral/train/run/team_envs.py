@@ -78,7 +78,7 @@ class AgentsFactory:
 
     Attributes:
         view: As in the config; None to choose.
-        opponents: Who plays the other agents: "self", or "random".
+        opponents: How the other agents play: "self", or "random".
         pad: Whether agents that differ get the widest spaces.
         name: The env's, in the config.
     """

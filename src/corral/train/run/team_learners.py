@@ -54,7 +54,7 @@ def agents_factory(
 
 
 def opponents_of(config: RunConfig, evaluating: bool) -> str:
-    """Return who plays the other agents."""
+    """Return how the other agents play."""
     return (evaluating and config.evaluate_against) or config.opponents
 
 
@@ -127,7 +127,7 @@ def _of_sb3(config: RunConfig, spaces: SharedSpaces) -> dict[str, Any]:
 
 
 def remark_of(config: RunConfig, pool: Pool) -> str:
-    """Return how agents are seen, and who plays; "" for envs with one agent."""
+    """Return how agents are seen and how they play; "" for envs with one agent."""
     metadata = pool.spec.metadata
     view: View | None = metadata.get(VIEW_KEY)
     if view is None:

@@ -98,7 +98,7 @@ def check_rendering(subject: Subject) -> Finding:
     """Its modes, then a frame where it can make one."""
     modes = list(subject.profile.metadata.get("render_modes") or ())
     mode = subject.profile.render_mode
-    text = f"render modes: {', '.join(map(str, modes)) or 'none'}; now {mode}"
+    text = f"render modes: {', '.join(map(str, modes)) or 'none'}; render_mode={mode!r}"
     shown = subject if mode == "rgb_array" else None
     if subject.registered is not None and "rgb_array" in modes:
         shown = subject.given("render_mode", "rgb_array")
