@@ -126,11 +126,11 @@ def test_processes_and_a_file_of_weights_can_be_named(corral, here):
         (["train", "cartpole", "--render"], "recipe cartpole has no window"),
         (
             ["train", "cartpole", "--num-processes", "2", "--workers", "2"],
-            "--num-processes and --workers: give one of them",
+            "--num-processes and --workers: use only one of them",
         ),
         (
             ["train", "cartpole", "--init-from", "a", "--model-path", "b.pt"],
-            "--init-from and --model-path: give one of them",
+            "--init-from and --model-path: use only one of them",
         ),
         (["train", "cartpole", "--model-path", "b.pt"], "--model-path b.pt: there is"),
         (["train", "--resume", "x", "--model-path", "b"], "leave out --model-path"),

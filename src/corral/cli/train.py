@@ -126,7 +126,7 @@ def _settings(arguments: argparse.Namespace) -> dict[str, Any]:
     given = {name: value for name, value in own.items() if value is not None}
     if (processes := arguments.num_processes) is not None:
         if arguments.workers is not None:
-            raise OptionError("--num-processes and --workers: give one of them")
+            raise OptionError("--num-processes and --workers: use only one of them")
         placed = {"num_envs": processes, "workers": processes, "backend": "process"}
         given = placed | given
     if arguments.render:
@@ -152,7 +152,7 @@ def _weights(arguments: argparse.Namespace) -> Path | None:
     """The run or file to begin with."""
     run, file = arguments.init_from, arguments.model_path
     if run is not None and file is not None:
-        raise OptionError("--init-from and --model-path: give one of them")
+        raise OptionError("--init-from and --model-path: use only one of them")
     if file is not None and not file.is_file():
         raise OptionError(
             f"--model-path {file}: there is no such file; give a checkpoint of a run, "

@@ -165,7 +165,7 @@ def test_the_wait_for_a_video_does_not_count_as_collecting(here):
 
 def test_video_frames_are_pictures_alone_and_not_too_many():
     frames = VideoFrames()
-    with pytest.raises(TypeError, match=r"render gave None; a picture is uint8"):
+    with pytest.raises(TypeError, match=r"render returned None; it must be uint8"):
         frames.add(None)
     with pytest.raises(TypeError, match=r"float64 of shape \(2, 2, 3\)"):
         frames.add(np.zeros((2, 2, 3)))

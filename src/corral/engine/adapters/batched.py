@@ -268,8 +268,8 @@ def infos_of(infos: Any, count: int) -> list[dict[str, Any]]:
         present = infos.get(f"_{key}")
         if present is not None and np.shape(present) != (count,):
             raise SpaceMismatch(
-                f'infos["_{key}"] is {present!r:.80}; it says for each of {count} '
-                f'slots whether it has infos["{key}"]'
+                f'infos["_{key}"] is {present!r:.80}; it must say for each of '
+                f'the {count} slots whether it has infos["{key}"]'
             )
         if isinstance(values, dict):
             rows: Any = infos_of(values, count)
@@ -293,8 +293,8 @@ def _resets_of(env: Any, count: int) -> str | None:
     kind = type(env).__name__
     if not isinstance(env, VectorEnv) or env.num_envs != count:
         raise OptionError(
-            f"the factory returned {kind} ({env!r:.80}); with batched=True it returns "
-            f"a gymnasium.vector.VectorEnv with num_envs={count}"
+            f"the factory returned {kind} ({env!r:.80}); with batched=True it "
+            f"must return a gymnasium.vector.VectorEnv with num_envs={count}"
         )
     mode = (env.metadata or {}).get(AUTORESET_KEY)
     if mode is None:
@@ -315,7 +315,7 @@ def _read(result: Any, count: int, method: str, expected: str) -> Any:
     one = f"{result!r:.80} ({type(result).__name__})"
     found = f"{len(result)} values" if several else one
     raise SpaceMismatch(
-        f"{method}() of the batched env returned {found}; it returns {expected}"
+        f"{method}() of the batched env returned {found}; it must return {expected}"
     )
 
 
@@ -355,7 +355,7 @@ def _parted(outcome: Outcome) -> tuple[Outcome, tuple[Any, dict[str, Any]]]:
     if "final_obs" not in info:
         raise SpaceMismatch(
             "an episode ended and its last observation is missing: an env that "
-            'restarts episodes in the same step returns it as infos["final_obs"]'
+            'restarts episodes in the same step must return it as infos["final_obs"]'
         )
     end = info["final_obs"], reward, terminated, truncated, info.get("final_info", {})
     return end, (obs, begun)

@@ -86,8 +86,8 @@ def _resolved(
         raise OptionError(
             f"no environment {text!r} is registered"
             f"{near_names(text, gymnasium.registry)}. Looked for it among Gymnasium's "
-            f"{len(gymnasium.registry)} registered ids; an environment of your own is "
-            "named module:function, one that a package registers module:id"
+            f"{len(gymnasium.registry)} registered ids; write an environment of your "
+            "own as module:function, and one that a package registers as module:id"
             f"{_as_module(text)}"
         )
     module = _imported(module_name, name)

@@ -55,7 +55,7 @@ def checked_frame(frame: Any) -> NDArray[np.uint8]:
     array = np.array(frame)
     if array.dtype != np.uint8 or array.ndim != 3 or array.shape[2] < 3:
         kind = "None" if frame is None else f"{array.dtype} of shape {array.shape}"
-        raise TypeError(f"render gave {kind}; a picture is uint8, (height, width, 3)")
+        raise TypeError(f"render returned {kind}; it must be uint8, (height, width, 3)")
     return array
 
 
