@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import pickle
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,7 @@ import torch
 
 import corral
 from corral.engine.worker.serialization import dumps
+from corral.errors import OptionError
 from corral.learners.off_policy.learner import SACLearner, TD3Learner
 from corral.learners.policy import NetPolicy
 from corral.learners.ppo import PPO, PPOConfig
@@ -154,6 +156,22 @@ def test_a_policy_that_decides_otherwise_does_not_decide_in_turns() -> None:
         spaces, net = pool.spec.observation_space, policy._net
         assert Other(net, spaces, policy._device).in_turns(2) is None
         assert ppo(pool, memory="gru", memory_size=6).in_turns(2) is None
+
+
+@pytest.mark.parametrize("kind", POLICIES)
+def test_weights_of_another_net_are_refused_and_change_nothing(kind: str) -> None:
+    with corral.Pool("Pendulum-v1", 2, backend="serial", seed=0) as pool:
+        policy = POLICIES[kind](pool)
+        before, given = hashed(policy), shaken(policy)
+        last = max(given, key=lambda name: given[name].size)
+        shape = re.escape(str(given[last].shape))
+        # torch would repeat one number.
+        with pytest.raises(OptionError, match=rf"{last}.* shape \(1,\); .*{shape}"):
+            policy.load_weights({**given, last: np.zeros(1, np.float32)})
+        del given[last]
+        with pytest.raises(OptionError, match=rf"{last}.* is missing; .*{shape}"):
+            policy.load_weights(given)
+        assert hashed(policy) == before
 
 
 @pytest.mark.parametrize("memory", ["none", "gru"])
