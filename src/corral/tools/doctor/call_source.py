@@ -6,6 +6,9 @@ import ast
 import functools
 import linecache
 from collections.abc import Iterator
+from itertools import islice
+from types import FrameType
+from typing import Any
 
 
 @functools.cache
@@ -30,16 +33,40 @@ def call_at(file: str, line: int, name: str) -> ast.Call | None:
     found = [
         node
         for node in _nodes_at(file, line)
-        if isinstance(node, ast.Call) and _name_of(node.func) == name
+        if isinstance(node, ast.Call) and name_of(node.func) == name
     ]
     return min(found, key=_height, default=None)
+
+
+def call_in(frame: FrameType) -> ast.Call | None:
+    """The call that this frame makes now, by its columns: from Python 3.11 on."""
+    code = frame.f_code
+    if not hasattr(code, "co_positions"):
+        return None
+    span = next(islice(code.co_positions(), frame.f_lasti // 2, None))
+    for node in _nodes_at(code.co_filename, frame.f_lineno):
+        if isinstance(node, ast.Call) and span == (
+            node.lineno, node.end_lineno, node.col_offset, node.end_col_offset
+        ):  # fmt: skip
+            return node
+    return None
+
+
+def value_in(frame: FrameType, node: ast.expr) -> Any:
+    """The value of a name, or of an attribute; None if it is something else."""
+    if isinstance(node, ast.Attribute):
+        return getattr(value_in(frame, node.value), node.attr, None)
+    if isinstance(node, ast.Name):
+        return frame.f_locals.get(node.id, frame.f_globals.get(node.id))
+    return None
 
 
 def _height(node: ast.Call) -> int:
     return (node.end_lineno or 0) - node.lineno
 
 
-def _name_of(function: ast.expr) -> str:
+def name_of(function: ast.expr) -> str:
+    """The last part of a dotted name."""
     if isinstance(function, ast.Attribute):
         return function.attr
     return function.id if isinstance(function, ast.Name) else ""
