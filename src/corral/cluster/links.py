@@ -92,6 +92,8 @@ class Links:
         self.on_restart: Callable[[Fault], None] | None = None
         # By site: the call that is not answered, and when it began.
         self._pending: dict[int, tuple[Any, float, str]] = {}
+        # By lost site: its next host, which starts while others are waited for.
+        self._hosts: dict[int, Link] = {}
 
     # Starting -------------------------------------------------------------------------
 
@@ -240,6 +242,8 @@ class Links:
     def _lost(self, number: int, method: str, text: str) -> Fault:
         site = self.sites[number]
         spent = self.options.budget.count(number)
+        if self.options.restarts and number not in self._hosts:
+            self._hosts[number] = self._host(number)
         return Fault(
             *("node", method),
             site=number,
@@ -291,6 +295,7 @@ class Links:
             budget, restarts = self.options.budget, self.options.restarts
             delay = budget.spend(number, monotonic()) if restarts else None
             if delay is None:
+                self._end_spare(number)
                 raise one_error_for([replace(fault, gave_up=restarts)])
             sleep(delay)
             self._note(fault)
@@ -311,10 +316,18 @@ class Links:
         """Start a site anew, on another node if named; its slots begin again."""
         old = self.sites[number]
         self.engine.end(old.link)
-        fresh = SiteLink(number, self._host(number, node), old.generation + 1)
+        if node is not None:
+            self._end_spare(number)
+        host = self._hosts.pop(number, None) or self._host(number, node)
+        fresh = SiteLink(number, host, old.generation + 1)
         fresh.calls, fresh.busy_seconds = old.calls, old.busy_seconds
         self.sites[number] = fresh
         self._built([number])
+
+    def _end_spare(self, number: int) -> None:
+        """End the next host of a lost site, which nothing will use."""
+        if number in self._hosts:
+            self.engine.end(self._hosts.pop(number))
 
     def _note(self, fault: Fault) -> None:
         self.faults.append(fault)
@@ -340,6 +353,8 @@ class Links:
                 calls = [call for call in calls if call not in done]
         with suppress(Exception):  # Ray may be disconnected
             expected = self._free_without()
+        for number in [*self._hosts]:
+            self._end_spare(number)
         for site in self.sites:
             self.engine.end(site.link)
         with suppress(Exception):
