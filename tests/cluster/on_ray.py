@@ -6,6 +6,7 @@ Each function is one sentence. The first that fails ends with its traceback.
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import tempfile
 import threading
 import time
 from contextlib import contextmanager
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 
@@ -295,6 +297,26 @@ def bad_input_is_refused_in_seconds(ray):
     refused(ClusterError, make(address="ray://127.0.0.1:10001"), "Ray client")
     missing = {"env": Elsewhere(), "sites": 1}
     refused((FaultError, ClusterError), make(**missing), "a_module_of_this_machine")
+
+
+def clusters_share_a_connection_until_the_last_is_closed(ray):
+    """And only one: another address is refused, and the caller's handler stays."""
+    import ray as ray_itself
+
+    def handler(number, frame):
+        raise AssertionError("nothing sends SIGTERM")
+
+    before = signal.signal(signal.SIGTERM, handler)
+    options = {"sites": 1, "backend": "serial"}
+    first = cluster_at(ray, Rooms, 2, **options)
+    with cluster_at(ray, Rooms, 2, **options) as second:
+        for other in ("127.0.0.1:1", "local"):
+            start = partial(cluster_at, ray, Rooms, 2, address=other)
+            refused(OptionError, start, other, "is connected to", ray.address)
+        first.close()
+        assert corral.Collector(second, Walker()).collect(3).valid.any()
+    assert not ray_itself.is_initialized()
+    assert signal.signal(signal.SIGTERM, before) is handler
 
 
 SMALL = {"ppo.n_epochs": 2, "ppo.hidden": [8], "video": "never", "num_envs": 6}

@@ -82,6 +82,7 @@ def test_losses_and_nodes_that_join():
         "modules_travel_in_a_working_dir",
         "other_versions_are_refused_by_name",
         "bad_input_is_refused_in_seconds",
+        "clusters_share_a_connection_until_the_last_is_closed",
         seconds=600,
     )
 

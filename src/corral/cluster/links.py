@@ -22,6 +22,7 @@ from corral.engine.faults.report import one_error_for
 from corral.engine.faults.restart_limits import RestartBudget
 from corral.engine.worker.serialization import Found
 from corral.errors import ClusterError, CorralError, Fault, NodeLost, OrderError
+from corral.rollouts.episode_run import Episode
 
 # Seconds for a host to start on a node with free CPUs.
 START_SECONDS = 60.0
@@ -263,10 +264,10 @@ class Links:
         error = one_error_for([fault for one in failed for fault in one.faults])
         done: dict[int, Any] = {}
         for one in found.values():
-            if isinstance(one, Answer) and isinstance(one.value, dict):
-                done |= one.value
-            elif isinstance(one, Answer) and isinstance(one.value, tuple):
-                done |= {episode.item: episode for episode in one.value}
+            value = one.value if isinstance(one, Answer) else ()
+            some = value.values() if isinstance(value, dict) else value
+            if isinstance(value, (dict, tuple)):
+                done |= {each.item: each for each in some if isinstance(each, Episode)}
         error.episodes = tuple(done[number] for number in sorted(done))
         return error
 
