@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from corral.cluster.pieces import MOST_PIECES, PIECE, count_for, cut, joined, size_of
 from corral.cluster import shipping
+from corral.cluster.pieces import MOST_PIECES, PIECE, count_for, cut, joined, size_of
 from corral.cluster.shipping import importable_with, opened, parcel
 
 VALUES = {
