@@ -3,7 +3,9 @@
 cpu, wall     one site with 2 workers against a Pool with 2 workers, in turns
 fragment      the overhead of a fragment of 1 MB: an env that takes no time
 weights       50 MB of weights to three nodes
-two_nodes     two raylets of one core each against a Pool with 2 workers, Ant
+nodes         raylets against a Pool with as many workers, Ant: two of one core each
+
+On a larger machine, only the last: --nodes 4 --cpus 4 --envs 256
 """
 
 from __future__ import annotations
@@ -101,20 +103,21 @@ def tree(pid):
     return [pid, *(one.pid for one in process.children(recursive=True))]
 
 
-def pairs(env, address, rounds, **placed):
-    """A site against a pool, in turns; both have the same number of workers."""
+def pairs(env, address, rounds, slots=SLOTS, **placed):
+    """Sites against a pool, in turns; both have the same number of workers."""
     options = dict(seed=0, isolation="shared", infos="final")
     asked = dict(address=address, **placed, **options)
+    workers = placed["sites"] * placed["cpus_per_site"]
     own = psutil.Process().pid
     with (
-        corral.Cluster(env, SLOTS, **asked) as cluster,
-        corral.Pool(env, SLOTS, backend="process", workers=2, **options) as pool,
+        corral.Cluster(env, slots, **asked) as cluster,
+        corral.Pool(env, slots, backend="process", workers=workers, **options) as pool,
     ):
         policy = Drawn(pool.spec.action_space)
         sites = [one for site in cluster.stats().sites for one in tree(site.pid)]
-        workers = [one.pid for one in pool.stats().workers]
+        pids = [one.pid for one in pool.stats().workers]
         there = Meter(cluster, policy, ROWS[env], [own, *sites])
-        here = Meter(pool, policy, ROWS[env], [own, *workers])
+        here = Meter(pool, policy, ROWS[env], [own, *pids])
         for _ in range(rounds):
             here.run()
             there.run()
@@ -159,10 +162,19 @@ def weights(address, rounds):
     return statistics.median(took) - statistics.median(idle)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=10)
-    rounds = parser.parse_args().rounds
+def nodes(count, cpus, slots, rounds):
+    """Raylets of so many cores each against one pool of all these cores."""
+    with raylets.raylets(count, cpus) as ray:
+        placed = dict(sites=count, cpus_per_site=cpus)
+        wall, cpu = pairs("Ant-v5", ray.address, rounds, slots, **placed)
+    print(
+        f"{count} nodes, {count * cpus} cores in all, Ant x{slots}: {wall:.2f} of a "
+        f"pool with {count * cpus} workers, CPU per step {cpu:.3f}x"
+    )
+
+
+def small_parts(rounds):
+    """What one site costs, a fragment, and weights."""
     with raylets.raylets(count=1, cpus=2) as ray:
         for env in ROWS:
             wall, cpu = pairs(env, ray.address, rounds, sites=1, cpus_per_site=2)
@@ -172,9 +184,20 @@ def main() -> None:
     with raylets.raylets(count=3, cpus=1) as ray:
         seconds = weights(ray.address, rounds)
         print(f"50 MB of weights to three nodes: {1e3 * seconds:.0f} ms", flush=True)
-    with raylets.raylets(count=2, cpus=1) as ray:
-        wall, _ = pairs("Ant-v5", ray.address, rounds, sites=2, cpus_per_site=1)
-        print(f"two nodes of one core, Ant: {wall:.2f} of a pool with 2 workers")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--nodes", type=int, help="only this: so many raylets")
+    parser.add_argument("--cpus", type=int, default=1, help="cores of each of them")
+    parser.add_argument("--envs", type=int, default=SLOTS, help="Ants of all together")
+    asked = parser.parse_args()
+    if asked.nodes is None:
+        small_parts(asked.rounds)
+    nodes(asked.nodes or 2, asked.cpus, asked.envs, asked.rounds)
 
 
 if __name__ == "__main__":

@@ -52,6 +52,8 @@ ALONE = {"final_episodes": 0, "video": "never"}
 SOLVED = 475.0
 MARGIN = 3.0
 """More than ten standard errors of random play's return in the grid world."""
+ADAPTED = 10.0
+"""Of 60 steps: several standard errors of the difference over 100 trials."""
 BALANCED = 290.0
 """Of 300 steps."""
 
@@ -103,6 +105,22 @@ def score_of_last(recipe: str, seed: int, settings: dict[str, object]) -> float:
             training.run()
         with LoadedRun(path, which="last") as loaded:
             return loaded.evaluate(EPISODES, SCORING).mean
+
+
+def score_of_trials(recipe: str, seed: int, settings: dict[str, object]) -> float:
+    """Train it; by how much its second episode is better than its first."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "run"
+        chosen = {**settings, **ALONE, "seed": seed}
+        with begin(recipe, chosen, out=path) as training:
+            training.run()
+        with LoadedRun(path) as loaded:
+            found = loaded.evaluate(EPISODES, SCORING)
+    returns = np.array([info["trial_returns"] for info in found.infos])
+    first, second = returns.mean(axis=0)
+    error = (returns[:, 1] - returns[:, 0]).std(ddof=1) / len(returns) ** 0.5
+    note(f"seed {seed}: {first:.1f}, {second:.1f}, difference ± {error:.1f}\n")
+    return float(second - first)
 
 
 class RandomPlay:
@@ -220,6 +238,14 @@ def needs_memory(bench: Bench) -> list[Verdict]:
     return [*verdicts, Verdict(claim, f"the best {best:,.1f}", best < SOLVED / 2)]
 
 
+def remembers_goals(bench: Bench) -> list[Verdict]:
+    """The second episode of every seed is clearly better than its first."""
+    title = "point_robot_rl2, second episode over the first"
+    worst = min(bench.run(title, score_of_trials, "point_robot_rl2").scores)
+    claim = f"{title}: every seed at least {ADAPTED:g}"
+    return [Verdict(claim, f"the worst {worst:,.1f}", worst >= ADAPTED)]
+
+
 def beats_random_play(bench: Bench, view: str) -> list[Verdict]:
     """Every seed of the grid world scores clearly more than random actions."""
     title = f"grid world, {view}"
@@ -244,6 +270,7 @@ CLAIMS: dict[str, Callable[[Bench], list[Verdict]]] = {
     "cartpole": lambda bench: reaches(bench, "cartpole", "CartPole-v1", SOLVED),
     "pendulum": lambda bench: reaches(bench, "pendulum", "Pendulum-v1", -200.0),
     "memory": needs_memory,
+    "point_robot_rl2": remembers_goals,
     "ant": walks_like_its_peer,
     "grid_world_joint": lambda bench: beats_random_play(bench, "joint"),
     "grid_world_shared": lambda bench: beats_random_play(bench, "shared"),

@@ -6,6 +6,7 @@ Each function is one sentence. The first that fails ends with its traceback.
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import tempfile
 import threading
 import time
 from contextlib import contextmanager
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 
@@ -31,6 +33,7 @@ from scenes import (
 )
 
 import corral
+from corral.engine.worker.seeds import SeedDomain, episode_seed
 from corral.errors import ClusterError, FaultError, NodeLost, OptionError
 
 ROOMS = dict(sample_task=draw_task, infos="final", isolation="shared", seed=0)
@@ -59,30 +62,23 @@ def on_nodes(cluster, count):
     assert len({one.node for one in cluster.stats().sites}) == count
 
 
-def the_numbers_are_those_of_one_machine(ray):
-    """Norms, carries, Dict observations, tasks, trials: on 1, 2 and 3 raylets."""
+def the_numbers_are_those_of_one_machine_also_after_a_loss(ray):
+    """Norms, carries, Dict observations, tasks, trials: on 2 and 3 raylets.
+
+    The second cluster opens as the first has closed, and needs all CPUs.
+    """
     whole = {"cpus_per_site": 2}
-    plain = dict(sample_task=None)
-    with cluster_at(ray, "CartPole-v1", 7, sites=1, **whole, **plain) as cluster:
-        on_nodes(cluster, 1)
-        ours = collected(cluster, Tilt())
-    assert_same_rollouts(ours, local(Tilt(), "CartPole-v1", 7, **plain))
-    with cluster_at(ray, make_trial, 5, sites=2, **whole) as cluster:
-        on_nodes(cluster, 2)
-        ours = collected(cluster, Recall())
+    with cluster_at(ray, make_trial, 5, sites=2, backend="serial", **whole) as two:
+        on_nodes(two, 2)
+        ours = collected(two, Recall())
     assert_same_rollouts(ours, local(Recall(), make_trial, 5))
-    with cluster_at(ray, Rooms, 7, sites=3, **whole) as cluster:
-        on_nodes(cluster, 3)
-        ours = collected(cluster, Walker())
-        episodes_and_maps_too(cluster)
-    assert_same_rollouts(ours, local(Walker(), Rooms, 7))
-
-
-def a_cluster_finds_the_cpus_of_the_one_before(ray):
-    """All CPUs of all nodes, twice, without a pause."""
-    for _ in range(2):
-        with cluster_at(ray, "CartPole-v1", 6, cpus_per_site=2, workers=1) as cluster:
-            on_nodes(cluster, 3)
+    options = {"workers": 1, "on_node_loss": "restart", **whole}
+    with cluster_at(ray, Slow, 6, sites=3, **options) as three:
+        on_nodes(three, 3)
+        ours = collected(three, Walker())
+        episodes_and_maps_too(three)
+        assert disturbed(three, kill_actor)["gone"] < 1.0
+    assert_same_rollouts(ours, local(Walker(), Rooms, 6))
 
 
 def episodes_and_maps_too(cluster):
@@ -95,107 +91,109 @@ def episodes_and_maps_too(cluster):
             assert_equal(getattr(one, name), getattr(other, name), name)
     evaluated = corral.evaluate(Walker(), cluster=cluster, episodes=5, seed=2)
     assert_equal(evaluated.returns, scores.returns)
-    squares = corral.map(lambda x: x * x, range(9), cluster=cluster)
+    squares = corral.map(lambda x: x * x, range(9), backend="thread", cluster=cluster)
     assert squares == [x * x for x in range(9)]
 
 
-def disturbed(ray, disturb, **options):
+def disturbed(cluster, disturb, number=5):
     """Collect, disturb site 1 in the middle of a fragment, collect twice more."""
-    options = {"sites": 3, "on_node_loss": "restart", **options}
-    with cluster_at(ray, Slow, 6, **options) as cluster:
-        collector = corral.Collector(cluster, Walker())
-        first = collector.collect(5)
-        pid = cluster.stats().sites[1].pid
-        tree, told = raylets.tree_of(pid), {}
+    collector, losses = corral.Collector(cluster, Walker()), cluster.fault_count
+    collector.end_episodes(number)
+    first = collector.collect(5)
+    pid = cluster.stats().sites[1].pid
+    tree, told = raylets.tree_of(pid), {}
 
-        def strike():
-            told["began"] = time.monotonic()
-            disturb(pid)
-            told["gone"] = raylets.seconds_until_gone(tree, 20.0)
+    def strike():
+        told["began"] = time.monotonic()
+        disturb(pid)
+        told["gone"] = raylets.seconds_until_gone(tree, 20.0)
 
-        striker = threading.Timer(0.3, strike)
-        striker.start()
-        second = collector.collect(150)
-        told["again"] = time.monotonic() - told["began"]
-        striker.join()
-        third = collector.collect(5)
-        (fault,) = cluster.faults
+    striker = threading.Timer(0.2, strike)
+    striker.start()
+    second = collector.collect(80)
+    told["again"] = time.monotonic() - told.pop("began")
+    striker.join()
+    third = collector.collect(5)
+    assert cluster.fault_count == losses + 1
+    fault = cluster.faults[-1]
     assert (fault.kind, fault.site) == ("node", 1) and fault.node, fault
     assert not second.valid[:, 2:4].any() and second.valid[:, 4:].any()
-    check_as_local(first, second, third)
+    check_as_local(number, cluster.generation(1), first, second, third)
     print(disturb.__name__, {key: round(value, 2) for key, value in told.items()})
     return told
 
 
-def check_as_local(first, second, third):
+def check_as_local(number, generation, first, second, third):
     """A pool whose slots 2 and 3 begin again with the root after a loss."""
-    from corral.engine.worker.seeds import SeedDomain, episode_seed
-
-    others = [0, 1, 4, 5]
-    with corral.Pool(Rooms, 6, backend="serial", **ROOMS) as pool:
+    root, others = episode_seed(0, number, SeedDomain.NUMBERED), [0, 1, 4, 5]
+    with corral.Pool(Rooms, 6, backend="serial", **{**ROOMS, "seed": root}) as pool:
         collector = corral.Collector(pool, Walker())
-        for ours, rows in ((first, 5), (second, 150), (third, 5)):
+        for ours, rows in ((first, 5), (second, 80), (third, 5)):
             theirs = collector.collect(rows)
             assert_equal(ours.action[:, others], theirs.action[:, others])
             assert_equal(ours.reward[:, others], theirs.reward[:, others])
-    again = episode_seed(0, 1, SeedDomain.RESTARTS)
+    again = episode_seed(root, generation, SeedDomain.RESTARTS)
     with corral.Pool(Rooms, 6, backend="serial", **{**ROOMS, "seed": again}) as pool:
         theirs = corral.Collector(pool, Walker()).collect(5)
     assert_equal(third.action[:, 2:4], theirs.action[:, 2:4])
 
 
-def a_killed_actor_is_started_again(ray):
-    def kill_actor(pid):
-        os.kill(pid, raylets.KILL)
-
-    told = disturbed(ray, kill_actor)
-    assert told["gone"] < 1.0, told
+def kill_actor(pid):
+    os.kill(pid, raylets.KILL)
 
 
-def a_stopped_actor_is_ended_at_the_deadline(ray):
-    def stop_actor(pid):
-        os.kill(pid, raylets.STOP)
-
-    told = disturbed(ray, stop_actor, fragment_timeout=3.0)
-    assert told["gone"] < 4.0, told  # Ray alone would take 5 s more than the deadline
+def stop_actor(pid):
+    os.kill(pid, raylets.STOP)
 
 
-def a_killed_raylet_takes_its_processes_along(ray):
-    def kill_raylet(pid):
-        raylets.raylet_of(pid).kill()
-
-    told = disturbed(ray, kill_raylet)
-    assert told["gone"] < 1.0, told
-    raylets.add_node(ray)
+def kill_raylet(pid):
+    raylets.raylet_of(pid).kill()
 
 
-def a_loss_is_an_error_with_what_had_come_back(ray):
-    with cluster_at(ray, Slow, 6, sites=3) as cluster:
+def losses_are_noticed_and_a_node_that_joins_is_used(ray):
+    """A stopped actor ends at its deadline, processes of a raylet end with it."""
+    options = {"on_node_loss": "restart", "fragment_timeout": 3.0, "workers": 1}
+    with cluster_at(ray, Slow, 6, sites=3, **options) as cluster:
+        on_nodes(cluster, 3)
+        # Ray alone would take 5 s more than the deadline.
+        assert disturbed(cluster, stop_actor)["gone"] < 4.0
+        assert disturbed(cluster, kill_raylet)["gone"] < 1.0
+        collector = corral.Collector(cluster, Walker())
+        collector.end_episodes(1)
+        on_nodes(cluster, 2)
+        join(ray, cluster)
+        collector.end_episodes(2)
+        on_nodes(cluster, 3)
+
+
+def join(ray, cluster):
+    """Add a node, and wait until the cluster knows it."""
+    known = len(cluster.stats().nodes)
+    node = raylets.add_node(ray)
+    while len(cluster.stats().nodes) == known:
+        time.sleep(0.05)
+    return node
+
+
+def sites_are_added_with_a_node_and_a_loss_has_what_had_come_back(ray):
+    """Without `sites`: as many as fit. Without workers, the actors run the envs."""
+    options = {"cpus_per_site": 2, "backend": "serial"}
+    with cluster_at(ray, Slow, 8, **options) as cluster:
+        assert len(cluster.shards) == 3
         collector = corral.Collector(cluster, Walker())
         collector.collect(2)
+        node = join(ray, cluster)
+        collector.end_episodes(1)
+        assert [len(slots) for slots in cluster.shards] == [2, 2, 2, 2]
         pid = cluster.stats().sites[1].pid
-        threading.Timer(0.3, os.kill, (pid, raylets.KILL)).start()
+        threading.Timer(0.2, kill_actor, (pid,)).start()
         try:
-            collector.collect(150)
+            collector.collect(80)
             raise AssertionError("it was lost")
         except NodeLost as error:
             assert error.fault.site == 1, error
             assert error.rollout.valid[:, 4:].any()
             assert not error.rollout.valid[:, 2:4].any()
-
-
-def a_node_that_joins_is_used_after_the_next_end_of_episodes(ray):
-    with cluster_at(ray, Rooms, 12, cpus_per_site=2, workers=1) as cluster:
-        before = len(cluster.shards)
-        collector = corral.Collector(cluster, Walker())
-        collector.collect(2)
-        known = len(cluster.stats().nodes)
-        node = raylets.add_node(ray)
-        while len(cluster.stats().nodes) == known:
-            pass
-        collector.end_episodes(1)
-        collector.collect(2)
-        assert len(cluster.shards) == before + 1, (before, cluster.shards)
     ray.remove_node(node)
 
 
@@ -225,16 +223,18 @@ def a_killed_driver_leaves_nothing(ray):
 
 
 def modules_travel_in_a_working_dir(ray):
-    """On one raylet: several on a host would unpack it to the same folder."""
+    """To every raylet, each of which unpacks it into a folder of its own."""
     with tempfile.TemporaryDirectory() as folder:
         text = "import gymnasium\ndef make(): return gymnasium.make('CartPole-v1')\n"
         (Path(folder) / "sent_along.py").write_text(text)
         sys.path.insert(0, folder)
-        options = dict(sites=1, working_dir=folder, sample_task=None)
-        with cluster_at(ray, "sent_along:make", 2, **options) as cluster:
+        options = dict(sites=3, cpus_per_site=2, sample_task=None, backend="serial")
+        there = dict(working_dir=folder, **options)
+        with cluster_at(ray, "sent_along:make", 3, **there) as cluster:
+            on_nodes(cluster, 3)
             assert cluster.importable("sent_along")
             ours = collected(cluster, Tilt())
-        assert_same_rollouts(ours, local(Tilt(), "CartPole-v1", 2, sample_task=None))
+        assert_same_rollouts(ours, local(Tilt(), "CartPole-v1", 3, sample_task=None))
 
 
 def refused(kind, call, *words):
@@ -291,15 +291,32 @@ def bad_input_is_refused_in_seconds(ray):
     refused(ClusterError, make(cpus_per_site=64), "too few free CPUs", "64")
     refused(OptionError, make(sites=5), "sites is 5", "4 slots")
     refused(OptionError, make(working_dir="/nowhere"), "not a folder")
-    import ray as connected
-
-    connected.shutdown()
     refused(ClusterError, make(address=silent), "does not answer")
     free.close()
     refused(ClusterError, make(address=silent), "no Ray cluster is at")
     refused(ClusterError, make(address="ray://127.0.0.1:10001"), "Ray client")
     missing = {"env": Elsewhere(), "sites": 1}
     refused((FaultError, ClusterError), make(**missing), "a_module_of_this_machine")
+
+
+def clusters_share_a_connection_until_the_last_is_closed(ray):
+    """And only one: another address is refused, and the caller's handler stays."""
+    import ray as ray_itself
+
+    def handler(number, frame):
+        raise AssertionError("nothing sends SIGTERM")
+
+    before = signal.signal(signal.SIGTERM, handler)
+    options = {"sites": 1, "backend": "serial"}
+    first = cluster_at(ray, Rooms, 2, **options)
+    with cluster_at(ray, Rooms, 2, **options) as second:
+        for other in ("127.0.0.1:1", "local"):
+            start = partial(cluster_at, ray, Rooms, 2, address=other)
+            refused(OptionError, start, other, "is connected to", ray.address)
+        first.close()
+        assert corral.Collector(second, Walker()).collect(3).valid.any()
+    assert not ray_itself.is_initialized()
+    assert signal.signal(signal.SIGTERM, before) is handler
 
 
 SMALL = {"ppo.n_epochs": 2, "ppo.hidden": [8], "video": "never", "num_envs": 6}
@@ -425,38 +442,44 @@ def a_killed_run_that_is_resumed_learns_the_same(ray):
 TOKEN = "0123456789abcdef" * 4
 STRANGER = """
 import on_ray, time
-class Ray: address = "{address}"
+class Ray: address = "auto"
 began = time.monotonic()
 try:
-    on_ray.cluster_at(Ray, on_ray.Rooms, 4, sites=1).close()
+    on_ray.cluster_at(Ray, on_ray.Rooms, 4, sites=1, backend="serial").close()
     print("connected")
 except on_ray.ClusterError as error:
-    print(f"[{{time.monotonic() - began:.1f}} s]", " ".join(str(error).split()))
+    print(f"[{time.monotonic() - began:.1f} s]", " ".join(str(error).split()))
 """
 
 
 def a_wrong_or_missing_token_is_refused(ray):
-    text = STRANGER.format(address=ray.address)
-    strangers = {
-        "wrong": {"RAY_AUTH_TOKEN": "f" * 64},
-        "missing": {"RAY_AUTH_MODE": "disabled"},
-        "right": {},
-    }
-    for name, env in strangers.items():
-        with tempfile.TemporaryDirectory() as folder:
-            driver = raylets.run_script(text, Path(folder), **env)
+    from ray._private.utils import write_ray_address
+
+    with tempfile.TemporaryDirectory() as home:
+        (Path(home) / ".ray").mkdir()
+        (Path(home) / ".ray" / "auth_token").write_text(TOKEN)
+        strangers = {
+            "wrong": {"RAY_AUTH_TOKEN": "f" * 64},
+            "missing": {"RAY_AUTH_MODE": "disabled"},
+            # Of this machine, where nothing but `--cluster auto` was typed.
+            "found": {"RAY_AUTH_MODE": None, "RAY_AUTH_TOKEN": None, "HOME": home},
+        }
+        write_ray_address(ray.address)
+        for name, env in strangers.items():
+            driver = raylets.run_script(STRANGER, Path(home), **env)
             said, _ = driver.communicate(timeout=60)
-        print(f"{name} token: {said}")
-        assert ("connected" in said) == (name == "right"), said
-        assert name == "right" or "token" in said, said
+            print(f"{name} token: {said}")
+            assert ("connected" in said) == (name == "found"), said
+            assert name == "found" or "token" in said, said
 
 
 def main(names: list[str]) -> None:
-    count = 3
-    if "a_wrong_or_missing_token_is_refused" in names:
+    lose_raylets = losses_are_noticed_and_a_node_that_joins_is_used
+    given = {"in_head": lose_raylets.__name__ not in names}
+    if a_wrong_or_missing_token_is_refused.__name__ in names:
         os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=TOKEN)
-        count = 1
-    with raylets.raylets(count) as ray:
+        given["count"] = 1
+    with raylets.raylets(**given) as ray:
         for name in names:
             began = time.monotonic()
             globals()[name](ray)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import signal
@@ -20,6 +21,7 @@ SETTINGS = {
     "health_check_failure_threshold": 3,
 }
 STORE = 200 << 20
+_numbers = itertools.count()
 
 
 def set_environment(folder: str) -> None:
@@ -35,21 +37,25 @@ def set_environment(folder: str) -> None:
 
 
 @contextmanager
-def raylets(count=3, cpus=2):
-    """A head without CPUs, and raylets; ended with everything they started."""
+def raylets(count=3, cpus=2, in_head=False):
+    """Raylets and a head, which may be one of them; ended with all that they started.
+
+    A driver ends with the raylet of the head, so tests that kill raylets have one more.
+    """
     folder = tempfile.mkdtemp(prefix="corral-ray-", dir="/tmp")
     set_environment(folder)
     from ray.cluster_utils import Cluster
 
     head = {
-        "num_cpus": 0,
+        "num_cpus": cpus if in_head else 0,
         "include_dashboard": False,
+        "no_monitor": True,
         "object_store_memory": STORE,
         "_system_config": SETTINGS,
     }
     cluster = Cluster(initialize_head=True, head_node_args=head)
     try:
-        for _ in range(count):
+        for _ in range(count - in_head):
             add_node(cluster, cpus)
         cluster.wait_for_nodes()
         yield cluster
@@ -63,7 +69,14 @@ def raylets(count=3, cpus=2):
 
 
 def add_node(cluster, cpus=2, **options):
-    given = {"object_store_memory": STORE, "wait": False, **options}
+    """Add a raylet whose folders are its own, as those of another machine are.
+
+    Ray unpacks a working directory anew for each raylet: in a folder that they share,
+    it would remove what processes of the others run in.
+    """
+    own = f"runtime_resources_{next(_numbers)}"
+    given = {"object_store_memory": STORE, "wait": False, "runtime_env_dir_name": own}
+    given |= options
     return cluster.add_node(num_cpus=cpus, **given)
 
 
@@ -109,13 +122,16 @@ def _alive(process: psutil.Process) -> bool:
         return False
 
 
-def run_script(text: str, folder: Path, **env: str) -> subprocess.Popen[str]:
+def run_script(text: str, folder: Path, **env: str | None) -> subprocess.Popen[str]:
+    """Run a driver, with these variables; None for one that is not set."""
     import sys
 
     script = folder / "driver.py"
     script.write_text(text)
     here = str(Path(__file__).parent)
-    environ = {**os.environ, "PYTHONPATH": here, **env}
+    paths = os.pathsep.join([here, os.environ.get("PYTHONPATH", "")])
+    given = {**os.environ, "PYTHONPATH": paths, **env}
+    environ = {key: value for key, value in given.items() if value is not None}
     return subprocess.Popen(
         [sys.executable, str(script)], stdout=subprocess.PIPE, text=True, env=environ
     )

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from corral.cluster import shipping
 from corral.cluster.pieces import MOST_PIECES, PIECE, count_for, cut, joined, size_of
 from corral.cluster.shipping import importable_with, opened, parcel
 
@@ -45,3 +46,10 @@ def test_a_large_answer_stays_whole():
     assert count_for(PIECE + 1) == 2
     packed = parcel(VALUES["large"], importable_with(None))
     assert cut(packed, 2)[0] is packed
+
+
+def test_corral_itself_never_travels_by_value_even_if_it_is_not_installed(monkeypatch):
+    monkeypatch.setattr(shipping, "_distributions", dict)
+    found = importable_with(None)
+    assert found("corral.cluster.site")
+    assert not found(__name__)

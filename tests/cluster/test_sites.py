@@ -31,6 +31,7 @@ from corral.errors import (
     NodeLost,
     OptionError,
     OrderError,
+    StartError,
 )
 
 ROOMS = dict(sample_task=draw_task, infos="final", isolation="shared")
@@ -317,6 +318,16 @@ def test_an_env_that_raises_is_named_by_slot_site_and_node():
             collector.collect(50)
     for fault in caught.value.faults:
         assert fault.slot in cluster.shards[fault.site]
+
+
+def no_env():
+    raise ValueError("no licence")
+
+
+def test_an_env_that_cannot_be_built_is_named_by_slot_site_and_node():
+    text = r"slot 3, worker 0, pid \d+, site 1, node b could not be built: .*no licence"
+    with pytest.raises(StartError, match=text):
+        cluster_of([Rooms, Rooms, Rooms, no_env], 4, 2)
 
 
 # Nodes that come and go ---------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import pickle
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,7 @@ import torch
 
 import corral
 from corral.engine.worker.serialization import dumps
+from corral.errors import OptionError
 from corral.learners.off_policy.learner import SACLearner, TD3Learner
 from corral.learners.policy import NetPolicy
 from corral.learners.ppo import PPO, PPOConfig
@@ -50,11 +52,9 @@ def shaken(policy: Any) -> dict[str, Any]:
 
 
 def decided(policy: Any, step: corral.Step) -> tuple[Any, ...]:
-    slots = SlotGenerators(len(step))
-    slots.start(range(len(step)), range(len(step)))
-    rng = RowGenerators(slots, np.arange(len(step)))
     step.previous_action = np.zeros((len(step), 1), np.float32)
-    decision = policy.act(step, policy.initial_carry(len(step)), rng)
+    carry = policy.initial_carry(len(step))
+    decision = policy.act(step, carry, generators(len(step)))
     extras = [decision.extras[name].tolist() for name in sorted(decision.extras)]
     return decision.action.tolist(), extras
 
@@ -105,6 +105,73 @@ def test_weights_are_those_of_the_module() -> None:
         with torch.no_grad():
             policy._net.value.bias += 1.0
         assert named["value.bias"].tolist() == policy.weights()["value.bias"].tolist()
+
+
+@pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize("name", ["CartPole-v1", "Acrobot-v1", "Pendulum-v1"])
+def test_in_turns_a_policy_decides_the_same_and_tells_values_later(
+    name: str, exact: bool
+) -> None:
+    for envs, hidden in ((1, (64, 64)), (3, (50, 7)), (4, (64, 64)), (8, (33,))):
+        with corral.Pool(name, envs, backend="serial", seed=0) as pool:
+            spec, config = pool.spec, PPOConfig(hidden=hidden)
+            policy = PPO(spec.observation_space, spec.action_space, config).policy
+            policy.load_weights(shaken(policy))
+            policy = policy.exact() if exact else policy
+            plain, turns = (generators(envs) for _ in range(2))
+            in_turns, step, seen, values = policy.in_turns(envs), pool.reset(), [], []
+            for _ in range(5):
+                expected = policy.act(step, None, plain)
+                found = in_turns.act(step, None, turns)
+                values.append(expected.extras.pop("value"))
+                assert equal(found.extras, expected.extras)
+                assert equal({"": found.action}, {"": expected.action})
+                seen.append(step.obs)
+                step = pool.step(found.action)
+            late = in_turns.late_extras(np.stack(seen))
+            assert equal(late, {"value": np.stack(values)})
+
+
+def equal(some: dict[str, Any], others: dict[str, Any]) -> bool:
+    """To the last bit."""
+    pairs = ((some[name], others[name]) for name in some.keys() | others.keys())
+    return all(one.tobytes() == two.tobytes() for one, two in pairs)
+
+
+def generators(rows: int) -> RowGenerators:
+    slots = SlotGenerators(rows)
+    slots.start(range(rows), range(rows))
+    return RowGenerators(slots, np.arange(rows))
+
+
+def test_a_policy_that_decides_otherwise_does_not_decide_in_turns() -> None:
+    class Other(NetPolicy):
+        def act(self, step: corral.Step, carry: Any, rng: Any) -> corral.Decision:
+            return super().act(step, carry, rng)
+
+    with corral.Pool("CartPole-v1", 2, backend="serial", seed=0) as pool:
+        policy = ppo(pool)
+        assert policy.in_turns(2) is not None
+        assert policy.deterministic().in_turns(2) is None
+        spaces, net = pool.spec.observation_space, policy._net
+        assert Other(net, spaces, policy._device).in_turns(2) is None
+        assert ppo(pool, memory="gru", memory_size=6).in_turns(2) is None
+
+
+@pytest.mark.parametrize("kind", POLICIES)
+def test_weights_of_another_net_are_refused_and_change_nothing(kind: str) -> None:
+    with corral.Pool("Pendulum-v1", 2, backend="serial", seed=0) as pool:
+        policy = POLICIES[kind](pool)
+        before, given = hashed(policy), shaken(policy)
+        last = max(given, key=lambda name: given[name].size)
+        shape = re.escape(str(given[last].shape))
+        # torch would repeat one number.
+        with pytest.raises(OptionError, match=rf"{last}.* shape \(1,\); .*{shape}"):
+            policy.load_weights({**given, last: np.zeros(1, np.float32)})
+        del given[last]
+        with pytest.raises(OptionError, match=rf"{last}.* is missing; .*{shape}"):
+            policy.load_weights(given)
+        assert hashed(policy) == before
 
 
 @pytest.mark.parametrize("memory", ["none", "gru"])

@@ -68,7 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("start from another run").add_argument
     add_options(
         add,
-        ("--resume", "RUN", Path, "continue a run, or one of its checkpoints"),
+        ("--resume", "RUN", Path, "continue a run, one of its checkpoints, or latest"),
         ("--init-from", "RUN", Path, "start a new run with the weights of another run"),
         ("--model-path", "FILE", Path, "start a new run with a checkpoint's weights"),
     )

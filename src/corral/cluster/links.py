@@ -22,6 +22,7 @@ from corral.engine.faults.report import one_error_for
 from corral.engine.faults.restart_limits import RestartBudget
 from corral.engine.worker.serialization import Found
 from corral.errors import ClusterError, CorralError, Fault, NodeLost, OrderError
+from corral.rollouts.episode_run import Episode
 
 # Seconds for a host to start on a node with free CPUs.
 START_SECONDS = 60.0
@@ -92,6 +93,8 @@ class Links:
         self.on_restart: Callable[[Fault], None] | None = None
         # By site: the call that is not answered, and when it began.
         self._pending: dict[int, tuple[Any, float, str]] = {}
+        # By lost site: its next host, which starts while others are waited for.
+        self._hosts: dict[int, Link] = {}
 
     # Starting -------------------------------------------------------------------------
 
@@ -240,6 +243,8 @@ class Links:
     def _lost(self, number: int, method: str, text: str) -> Fault:
         site = self.sites[number]
         spent = self.options.budget.count(number)
+        if self.options.restarts and number not in self._hosts:
+            self._hosts[number] = self._host(number)
         return Fault(
             *("node", method),
             site=number,
@@ -259,10 +264,10 @@ class Links:
         error = one_error_for([fault for one in failed for fault in one.faults])
         done: dict[int, Any] = {}
         for one in found.values():
-            if isinstance(one, Answer) and isinstance(one.value, dict):
-                done |= one.value
-            elif isinstance(one, Answer) and isinstance(one.value, tuple):
-                done |= {episode.item: episode for episode in one.value}
+            value = one.value if isinstance(one, Answer) else ()
+            some = value.values() if isinstance(value, dict) else value
+            if isinstance(value, (dict, tuple)):
+                done |= {each.item: each for each in some if isinstance(each, Episode)}
         error.episodes = tuple(done[number] for number in sorted(done))
         return error
 
@@ -291,6 +296,7 @@ class Links:
             budget, restarts = self.options.budget, self.options.restarts
             delay = budget.spend(number, monotonic()) if restarts else None
             if delay is None:
+                self._end_spare(number)
                 raise one_error_for([replace(fault, gave_up=restarts)])
             sleep(delay)
             self._note(fault)
@@ -311,10 +317,18 @@ class Links:
         """Start a site anew, on another node if named; its slots begin again."""
         old = self.sites[number]
         self.engine.end(old.link)
-        fresh = SiteLink(number, self._host(number, node), old.generation + 1)
+        if node is not None:
+            self._end_spare(number)
+        host = self._hosts.pop(number, None) or self._host(number, node)
+        fresh = SiteLink(number, host, old.generation + 1)
         fresh.calls, fresh.busy_seconds = old.calls, old.busy_seconds
         self.sites[number] = fresh
         self._built([number])
+
+    def _end_spare(self, number: int) -> None:
+        """End the next host of a lost site, which nothing will use."""
+        if number in self._hosts:
+            self.engine.end(self._hosts.pop(number))
 
     def _note(self, fault: Fault) -> None:
         self.faults.append(fault)
@@ -340,6 +354,8 @@ class Links:
                 calls = [call for call in calls if call not in done]
         with suppress(Exception):  # Ray may be disconnected
             expected = self._free_without()
+        for number in [*self._hosts]:
+            self._end_spare(number)
         for site in self.sites:
             self.engine.end(site.link)
         with suppress(Exception):

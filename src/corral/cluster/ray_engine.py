@@ -13,8 +13,8 @@ import signal
 import socket
 import threading
 from collections import Counter
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,6 +30,7 @@ with requires("a cluster needs Ray: pip install 'corral[ray]' ({error})"):
     import ray
     from ray import exceptions
     from ray._private import services
+    from ray._private.authentication import authentication_token_setup as token_setup
     from ray._private.authentication.authentication_utils import is_token_auth_enabled
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -39,6 +40,9 @@ CONNECT_SECONDS, ANSWER_SECONDS = 3.0, 6.0
 GRACE_SECONDS = 0.2
 # How often an actor looks for its raylet, where the system cannot tell it.
 WATCH_SECONDS = 0.2
+
+# The engines of this process that use the connection, if one of them has made it.
+_users: set[int] = set()
 
 
 @dataclass(slots=True)
@@ -71,16 +75,21 @@ class RayEngine:
 
     def __init__(self, address: str, working_dir: str | None = None) -> None:
         self._working_dir = working_dir
-        self._connected = not ray.is_initialized()
         if working_dir is not None and not os.path.isdir(working_dir):
             raise OptionError(f"working_dir is {working_dir!r}, which is not a folder")
-        if working_dir is not None and not self._connected:
+        if not ray.is_initialized():
+            _users.clear()
+            _connect(address, working_dir)
+            _users.add(id(self))
+        elif working_dir is not None:
             raise OptionError(
                 "working_dir is sent when Ray is connected to, and it was before: give "
                 'it to ray.init(runtime_env={"working_dir": ...}) instead'
             )
-        if self._connected:
-            _connect(address, working_dir)
+        else:
+            _check_connection(address)
+            if _users:  # otherwise the caller has connected, and disconnects
+                _users.add(id(self))
         self.address: str = ray.get_runtime_context().gcs_address
 
     # Nodes ----------------------------------------------------------------------------
@@ -165,11 +174,12 @@ class RayEngine:
             ray.kill(link.handle.handle, no_restart=True)
 
     def close(self) -> None:
-        """Disconnect, if this engine has connected."""
-        if self._connected:
-            self._connected = False
-            with suppress(Exception):
-                ray.shutdown()
+        """Disconnect, if Corral has connected and nothing else of it uses Ray."""
+        if id(self) in _users:
+            _users.discard(id(self))
+            if not _users:
+                with suppress(Exception):
+                    ray.shutdown()
 
 
 class SiteActor:
@@ -186,7 +196,7 @@ class SiteActor:
         self, name: str, cpus: int, limit: float | None, has_files: bool
     ) -> None:
         end_with(os.getppid())
-        self._name, self._limit = name, limit
+        self._name, self._limit = f"{name}, node {socket.gethostname()}", limit
         self._host = SiteHost(cpus, os.getcwd() if has_files else None)
 
     def about(self, packages: Sequence[str]) -> tuple[str, dict[str, str]]:
@@ -253,7 +263,8 @@ def _connect(address: str, working_dir: str | None) -> None:
 
 def _init(**options: Any) -> None:
     try:
-        ray.init(logging_level="warning", log_to_driver=True, **options)
+        with _own_handler(signal.SIGTERM):
+            ray.init(logging_level="warning", log_to_driver=True, **options)
     except exceptions.AuthenticationError as error:
         raise _refused(options["address"], error) from None
     except (ConnectionError, RuntimeError, ValueError) as error:
@@ -263,15 +274,52 @@ def _init(**options: Any) -> None:
         ) from None
 
 
+@contextmanager
+def _own_handler(number: int) -> Iterator[None]:
+    """Ray replaces the handler of the caller's program; put it back."""
+    before = signal.getsignal(number)
+    yield
+    main = threading.current_thread() is threading.main_thread()
+    if main and before not in (signal.SIG_DFL, None):
+        signal.signal(number, before)
+
+
+def _check_connection(address: str) -> None:
+    """Refuse an address that is not the one to which this process is connected."""
+    if address == "auto":
+        return
+    ours = ray.get_runtime_context().gcs_address
+    if address == "local":
+        same = bool(ray._private.worker.global_worker.node.head)
+    else:
+        same = not _places(address).isdisjoint(_places(ours))
+    if not same:
+        raise OptionError(
+            f"address is {address!r}, and this process is connected to {ours}: use "
+            'address="auto", or close what is connected first (ray.shutdown())'
+        )
+
+
+def _places(address: str) -> set[tuple[str, int]]:
+    """IP addresses and port; none if the name is not known."""
+    host, _, port = address.rpartition(":")
+    try:
+        found = socket.getaddrinfo(host.strip("[]"), int(port))
+    except (OSError, ValueError):
+        return set()
+    return {(str(one[4][0]), int(port)) for one in found}
+
+
 def find_cluster(address: str) -> str:
     """The address of a cluster that answers.
 
     Raises:
         ClusterError: none does, within seconds.
     """
-    if address.startswith("ray://"):
+    named = os.environ.get("RAY_ADDRESS", "") if address == "auto" else address
+    if named.startswith("ray://"):
         raise ClusterError(
-            f"address is {address!r}, of a Ray client: the driver receives rollouts, "
+            f"address is {named!r}, of a Ray client: the driver receives rollouts, "
             'so run it on a node of the cluster, with address="auto"'
         )
     started = 'start one with `ray start --head`, or try it out with "local"'
@@ -283,6 +331,8 @@ def find_cluster(address: str) -> str:
         raise OptionError(f"address is {address!r}: {error}") from None
     if found is None:
         raise ClusterError(f"no Ray cluster is running on this machine; {started}")
+    if address == "auto" and not named:
+        _use_token()
     host, _, port = found.rpartition(":")
     given = "" if address == found else f" (address {address!r})"
     try:
@@ -293,6 +343,16 @@ def find_cluster(address: str) -> str:
         ) from None
     _check_answer(found)
     return found
+
+
+def _use_token() -> None:
+    """Use the token of this machine, if there is one and no mode is set.
+
+    `ray.init()` does so too, for a cluster that it finds by itself.
+    """
+    enable = getattr(token_setup, "maybe_enable_token_auth_if_token_available", None)
+    if enable is not None:  # Ray 2.60 on
+        enable(warn_if_disabled=False)
 
 
 def _check_answer(address: str) -> None:

@@ -59,7 +59,7 @@ def _distributions() -> Mapping[str, Sequence[str]]:
 
 
 def importable_with(working_dir: str | None) -> Found:
-    """Whether another machine can import a module: what is installed can be.
+    """Whether another machine can import a module: Corral, and what is installed.
 
     Modules of `working_dir` go with it; all others travel by value.
     """
@@ -69,6 +69,8 @@ def importable_with(working_dir: str | None) -> Found:
         top = name.partition(".")[0]
         if top == "__main__":
             return False
+        if top == "corral":  # every site runs it, also where it is not installed
+            return True
         if top in sys.stdlib_module_names or top in _distributions():
             return True
         file = getattr(sys.modules.get(name), "__file__", None)

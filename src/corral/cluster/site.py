@@ -179,10 +179,7 @@ class Site:
 
     def _ours(self, fault: Fault) -> Fault:
         """The fault with the numbers of the whole cluster."""
-        first = self._slots.start
-        slot = None if fault.slot is None else fault.slot + first
-        beside = None if fault.beside is None else fault.beside + first
-        return replace(for_travel(fault), slot=slot, beside=beside)
+        return shifted(fault, self._slots.start)
 
     # Rows -----------------------------------------------------------------------------
 
@@ -255,6 +252,13 @@ class Site:
     def close(self) -> None:
         """Close every env and end every worker."""
         self.pool.close()
+
+
+def shifted(fault: Fault, first: int) -> Fault:
+    """A fault of a pool whose slot 0 has this number, ready to be sent."""
+    slot = None if fault.slot is None else fault.slot + first
+    beside = None if fault.beside is None else fault.beside + first
+    return replace(for_travel(fault), slot=slot, beside=beside)
 
 
 def faults_of(error: Exception, command: str) -> tuple[Fault, ...]:

@@ -15,7 +15,7 @@ from corral.engine.tree import mapped
 from corral.learners.exact_rows import ExactRows
 from corral.learners.nets.actor_critic import ActorCritic
 from corral.learners.nets.encoders import split
-from corral.learners.nets.numpy_forward import numpy_forward_of
+from corral.learners.nets.numpy_forward import TurnsForward, numpy_forward_of
 from corral.learners.protocol import PolicyVariants
 from corral.learners.tensors import (
     Device,
@@ -90,6 +90,18 @@ class NetPolicy(PolicyVariants):
             extras[CHOSEN] = chosen
         return Decision(head.to_action(chosen), carry, extras)
 
+    def in_turns(self, rows: int) -> PolicyInTurns | None:
+        """Return the policy for many decisions of so many rows; None if it has none.
+
+        No weight may change meanwhile.
+        """
+        forward, own = self._numpy_forward, getattr(self.act, "__func__", None)
+        if forward is None or self.greedy or own is not NetPolicy.act:
+            return None
+        if not (forward.by_row if self._exact else rows <= forward.most_rows):
+            return None
+        return PolicyInTurns(self, forward.in_turns(rows, self._exact))
+
     def value(self, obs: Any, carry: Any) -> NDArray[np.float32]:
         """Return the values of observations."""
         values: NDArray[np.float32] = self._judged(obs, carry)[1]
@@ -147,3 +159,30 @@ class NetPolicy(PolicyVariants):
             features, carry = net.step(tensors, carry)
             outputs, values = net.outputs(features, tensors), net.values(features)
             return to_array(outputs), to_array(values), mapped(to_array, carry)
+
+
+class PolicyInTurns:
+    """A NetPolicy whose decisions have no values; those of many are computed later.
+
+    Values do not decide anything, and each pass through a net costs a few rows more
+    than their arithmetic.
+    """
+
+    def __init__(self, policy: NetPolicy, forward: TurnsForward) -> None:
+        self._head, self._space = policy._head, policy._space
+        self._forward = forward
+
+    def act(self, step: Step, carry: Any, rng: Generators) -> Decision:
+        """As the policy's."""
+        head = self._head
+        (leaf,) = split(self._space, step.obs)
+        chosen, log_prob = head.sample(self._forward.outputs(leaf), rng)
+        extras = {LOG_PROB: log_prob}
+        if not head.exact:
+            extras[CHOSEN] = chosen
+        return Decision(head.to_action(chosen), None, extras)
+
+    def late_extras(self, obs: Any) -> dict[str, NDArray[np.float32]]:
+        """The extras that are left, for observations of `(turns, rows, ...)`."""
+        (leaf,) = split(self._space, obs)
+        return {VALUE: self._forward.values(leaf)}

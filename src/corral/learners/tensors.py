@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from corral.errors import OptionError
 from corral.learners.torch_import import torch
 
 # What torch takes as one.
@@ -36,9 +37,24 @@ def weights_of(module: Any) -> dict[str, NDArray[Any]]:
 
 
 def load_weights(module: Any, weights: Mapping[str, NDArray[Any]]) -> None:
-    """Set the parameters and buffers of a module, in place."""
+    """Set the parameters and buffers of a module, in place.
+
+    Raises:
+        OptionError: they are those of another net; nothing was set.
+    """
+    own = module.state_dict()
+    for name, tensor in own.items():
+        # torch would fill a larger tensor with copies of a smaller one.
+        shape = weights[name].shape if name in weights else None
+        if shape != tuple(tensor.shape):
+            found = "is missing" if shape is None else f"has shape {shape}"
+            raise OptionError(
+                f"weight {name!r} {found}; expected {tuple(tensor.shape)}. The weights "
+                "are those of another net: make both policies, or the policy and its "
+                "policy_factory, with the same spaces and settings"
+            )
     with torch.no_grad():
-        for name, tensor in module.state_dict().items():
+        for name, tensor in own.items():
             tensor.copy_(torch.from_numpy(weights[name]))
 
 

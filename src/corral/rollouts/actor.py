@@ -104,8 +104,21 @@ class Actor:
 
     # Acting ---------------------------------------------------------------------------
 
-    def act(self, step: Step) -> tuple[Step, Decision]:
-        """Return the step as the policy saw it, and its decision."""
+    def in_turns(self) -> Any:
+        """The policy for many decisions of all slots, if it has one; see `NetPolicy`.
+
+        Asked of its class: one that forwards what it does not have decides otherwise.
+        """
+        found = getattr(type(self.policy), "in_turns", None)
+        return None if found is None else found(self.policy, self._slots)
+
+    def act(self, step: Step, by: Policy | None = None) -> tuple[Step, Decision]:
+        """Return the step as the policy saw it, and its decision.
+
+        Args:
+            step: to act in.
+            by: decides in the policy's place; see `in_turns`.
+        """
         if len(step.slots) != self._slots:
             return self._act_for_some(step)
         seen = step
@@ -113,7 +126,8 @@ class Actor:
             seen = replace(step, obs=self.norm(step.obs))
         last, space = self._last, self._space
         seen.previous_action = last[0] if space.plain else space.batch(last)
-        decision = self.policy.act(seen, self.carry, self._all_slots)
+        policy = self.policy if by is None else by
+        decision = policy.act(seen, self.carry, self._all_slots)
         if decision.carry is not None or self.carry is not None:
             self._check_carry(decision.carry, self._slots)
             self.carry, self._carry_is_ours = decision.carry, False

@@ -197,14 +197,17 @@ class Filler:
         """As `_sync`, without sending and receiving."""
         act, acted = self._actor.act, self._actor.acted
         add, conclude = buffer.add_decision, self._conclude
-        step_all = self.pool.step_all
+        step_all, turns = self.pool.step_all, self._actor.in_turns()
         for row in range(buffer.rows):
-            seen, decision = act(step)
+            seen, decision = act(step, turns)
             before, step = step, step_all(decision.action, copy=False)
             # The step before is intact until the slots are sent to once more.
             acted(None, add(row, before, seen, decision))
             conclude(buffer, row, step)
             del before, seen, decision  # views live until their slots are sent to
+        if turns is not None:
+            stored_raw = buffer.raw is None
+            buffer.add_late(turns.late_extras, self._norm if stored_raw else None)
         return owned(self._obs_space, step)
 
     def _two_groups(self, buffer: RolloutBuffer, step: Step) -> Step:

@@ -114,37 +114,46 @@ class _NumbersAhead:
         self._numbers = np.empty((slots, NUMBERS_AHEAD))
         self._flat = self._numbers.reshape(-1)
         self._first = np.arange(slots) * NUMBERS_AHEAD
-        # The index of each slot's next number; NUMBERS_AHEAD if there is none.
-        self._at = np.full(slots, NUMBERS_AHEAD)
-        # How often all slots can take `_count` numbers before the next check.
+        # [slots, count], of all numbers: the indices of each slot's next ones.
+        self._next = self._first[:, None].copy()
+        # Slots that have none.
+        self._empty = set(range(slots))
+        # How often all slots can take `count` numbers before the next check.
         self._left = 0
-        self._count = 0
 
     def forget(self, slot: int) -> None:
         """Drop the numbers of a slot whose episode is over."""
-        self._at[slot] = NUMBERS_AHEAD
+        self._empty.add(slot)
         self._left = 0
 
     def take(self, slots: NDArray[np.intp], count: int) -> Numbers:
         """The next numbers of these slots, `(slots, count)`."""
-        at = self._at[slots]
-        if self._left <= 0 or count != self._count:
-            self._refill(slots[at + count > NUMBERS_AHEAD])
-            at = self._at[slots]
-            self._count = count
-            self._left = (NUMBERS_AHEAD - int(self._at.max())) // count
+        if self._left <= 0 or count != self._next.shape[1]:
+            self._check(slots, count)
         self._left -= 1
-        self._at[slots] = at + count
-        places = (self._first[slots] + at)[:, None]
-        if count > 1:
-            places = places + np.arange(count)
-        numbers: Numbers = self._flat[places]
+        following = self._next
+        numbers: Numbers
+        if len(slots) == len(following):
+            numbers = self._flat[following]
+            following += count
+        else:
+            numbers = self._flat[following[slots]]
+            following[slots] += count
         return numbers
 
-    def _refill(self, slots: NDArray[np.intp]) -> None:
-        for slot in slots.tolist():
+    def _check(self, slots: NDArray[np.intp], count: int) -> None:
+        """Draw numbers for those of these slots that have too few."""
+        if count != self._next.shape[1]:
+            self._next = self._next[:, :1] + np.arange(count)
+        at = self._next[:, 0] - self._first
+        for slot in self._empty:
+            at[slot] = NUMBERS_AHEAD
+        for slot in slots[at[slots] + count > NUMBERS_AHEAD].tolist():
             self._kind(self._generators.of(slot), out=self._numbers[slot])
-            self._at[slot] = 0
+            self._next[slot] -= self._next[slot, 0] - self._first[slot]
+            self._empty.discard(slot)
+            at[slot] = 0
+        self._left = (NUMBERS_AHEAD - int(at.max())) // count
 
 
 def _state(seed: int) -> dict[str, object]:

@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,8 +49,8 @@ REWARD, TERMINATED, TRUNCATED, VALID, STARTED = (
     *("reward", "terminated", "truncated", "valid", "started"),
 )
 OBS, ACTION, EXTRAS = "obs/", "action/", "extras/"
-# Rows times slots that are normalised together: they should stay in the cache.
-NORMALISED_TOGETHER = 2**12
+# Rows times slots that are computed together: they should stay in the cache.
+COMPUTED_TOGETHER = 2**12
 
 
 class RolloutBuffer:
@@ -166,6 +166,30 @@ class RolloutBuffer:
                 values, array = self._fitted(name, values, count)
             array[at] = values
         return actions
+
+    def add_late(
+        self, extras_of: Callable[[Any], dict[str, Array]], norm: ObsNorm | None
+    ) -> None:
+        """Store those extras of all rows that decisions did not have.
+
+        Args:
+            extras_of: makes them from observations as the policy saw them.
+            norm: makes these from those that are stored.
+        """
+        for part in self._parts():
+            obs = self.obs.some(part)
+            found = extras_of(obs if norm is None else norm(obs))
+            for name, values in found.items():
+                if name not in self.extras:
+                    one = self._extra(name, values.shape[2:], values.dtype)
+                    self.extras[name] = one
+                self.extras[name][part] = values
+
+    def _parts(self) -> Iterator[slice]:
+        """The rows, as many at a time as should be computed together."""
+        together = max(1, COMPUTED_TOGETHER // self.slots)
+        for first in range(0, self.rows, together):
+            yield slice(first, first + together)
 
     def add_flags(self, at: At, step: Step) -> None:
         """Store the flags of rows where episodes end or start."""
@@ -307,11 +331,9 @@ class RolloutBuffer:
 
     def normalise(self, norm: ObsNorm) -> None:
         """Normalise the observations that are stored, and keep them in `raw`."""
-        self.raw, rows = self.obs, self.rows
-        self.obs = SpaceRows(self._space, rows, self.slots, norm.dtype_of)
-        together = max(1, NORMALISED_TOGETHER // self.slots)
-        for first in range(0, rows, together):
-            part = slice(first, first + together)
+        self.raw = self.obs
+        self.obs = SpaceRows(self._space, self.rows, self.slots, norm.dtype_of)
+        for part in self._parts():
             self.obs.write(part, norm(self.raw.some(part)))
 
 

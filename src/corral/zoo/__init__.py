@@ -29,7 +29,8 @@ RECIPES = {
     "grid_world": "agents on the ground and in the air watch a target, with SB3's PPO",
     "memory": "CartPole-v1 without velocities: a recurrent policy has to remember",
     "pendulum_v": "Pendulum-v1 of which only the velocity is seen: TD3 with a memory",
-    "point_robot": "a point looks for a hidden goal, then goes straight to it: trials",
+    "point_robot": "a point looks for a hidden goal in trials of two episodes: SAC",
+    "point_robot_rl2": "the same point with recurrent PPO: it remembers the goal",
     "tinyphysics": "steer a simulated car by turns of its wheel, better than _steer",
     "tinyphysics_steer": "the same car: 56 inputs, and the action is the steer itself",
     "tinyphysics_tuned": "tinyphysics with settings that go much further: the best",
@@ -41,7 +42,13 @@ FILES = {
     "memory": "positions/recipe.yaml",
     **{
         name: f"meta/{name}.yaml"
-        for name in ("ant_dir", "cheetah_vel", "pendulum_v", "point_robot")
+        for name in (
+            "ant_dir",
+            "cheetah_vel",
+            "pendulum_v",
+            "point_robot",
+            "point_robot_rl2",
+        )
     },
     "tinyphysics_steer": "tinyphysics/steer_recipe.yaml",
     "tinyphysics_tuned": "tinyphysics/tuned_recipe.yaml",

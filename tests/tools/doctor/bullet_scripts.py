@@ -1,7 +1,10 @@
 """Code that calls PyBullet in the ways that people do. Imported while it is watched."""
 
+from functools import partial
+
 import pybullet as p
 from pybullet import disconnect, stepSimulation
+from pybullet import resetSimulation as wipe
 from pybullet_utils.bullet_client import BulletClient
 
 
@@ -65,8 +68,26 @@ class Forgetful:
         p.connect(p.DIRECT)
 
     def step(self):
-        step = p.stepSimulation
-        step()
+        for _ in map(p.setTimeStep, [0.1]):
+            pass
 
     def close(self):
         p.disconnect()
+
+
+class OtherNames:
+    def __init__(self):
+        self.sim = p.connect(p.DIRECT)
+        self.advance = p.stepSimulation
+        wipe()
+
+    def step(self):
+        gravity = partial(p.setGravity, 0, 0)
+        gravity(-9.81), self.advance(), gravity(-1.6)
+
+    def close(self):
+        self.leave(p.disconnect)
+
+    @staticmethod
+    def leave(how):
+        how()

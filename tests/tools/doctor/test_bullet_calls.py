@@ -44,8 +44,20 @@ def test_the_simulator_of_a_part_is_reached_through_the_part():
 def test_a_number_that_was_not_kept_is_kept_first():
     assert calls_of("Forgetful") == [
         ("__init__", "self.client = p.connect(p.DIRECT)"),
-        ("step", ""),  # under another name: its text is not known
+        ("step", ""),  # map makes this call
         ("close", "p.disconnect(physicsClientId=self.client)"),
+    ]
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="it needs the columns of code")
+def test_a_call_under_another_name_is_corrected_under_that_name():
+    client = "physicsClientId=self.sim"
+    assert calls_of("OtherNames") == [
+        ("__init__", f"wipe({client})"),
+        ("step", f"gravity(-1.6, {client})"),
+        ("step", f"gravity(-9.81, {client})"),
+        ("step", f"self.advance({client})"),
+        ("leave", "how(physicsClientId=client)"),
     ]
 
 

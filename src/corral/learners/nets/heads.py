@@ -145,10 +145,11 @@ class Categorical(Head):
         """Choose at random; one number is drawn per choice."""
         drawn = rng.random(self._count)
         if self._is_one:
-            return self._chosen(logs, [_pick(logs, drawn)])
+            picked, log_prob = _pick(logs, drawn)
+            return picked[:, None], log_prob
         pairs = enumerate(self.parts(logs))
         return self._chosen(
-            logs, [_pick(part, drawn[:, at, None]) for at, part in pairs]
+            logs, [_pick(part, drawn[:, at, None])[0] for at, part in pairs]
         )
 
     def mode(self, logs: Array) -> Choice:
@@ -289,20 +290,31 @@ def head_for(
     )
 
 
+# Of so few numbers a method of an array takes twice as long as the ufunc behind it, and
+# operands of several shapes or dtypes thrice as long as alike ones.
+
+
 def _log_softmax(outputs: Array) -> Array:
-    outputs = outputs - outputs.max(-1, keepdims=True)
-    outputs -= np.log(np.exp(outputs).sum(-1, keepdims=True))
+    outputs = outputs - np.maximum.reduce(outputs, -1, keepdims=True)
+    outputs -= np.log(np.add.reduce(np.exp(outputs), -1, keepdims=True))
     return outputs
 
 
-def _pick(logs: Array, drawn: Array) -> Array:
+def _pick(logs: Array, drawn: Array) -> Choice:
     """(rows, options), (rows, 1) -> the option in whose share of [0, 1) the number is.
 
     By what is before an option, not by what is behind it: chances that add up to a
     little less than 1 must not leave a number without an option. It may then be a last
     option that must not be chosen: the likeliest takes its place.
     """
-    before = np.exp(logs[:, :-1]).cumsum(-1)
-    picked = np.asarray((drawn >= before).sum(-1))
-    wrong = logs[np.arange(len(logs)), picked] <= FORBIDDEN / 2
-    return np.where(wrong, logs.argmax(-1), picked) if wrong.any() else picked
+    before = np.exp(logs[:, :-1])
+    if before.shape[1] == 1:
+        picked = (drawn >= before.astype(np.float64))[:, 0].astype(np.intp)
+    else:
+        picked = np.add.reduce(drawn >= before.cumsum(-1), -1)
+    rows = np.arange(len(logs))
+    found = logs[rows, picked]
+    if np.fmin.reduce(found, initial=0.0) <= FORBIDDEN / 2:
+        picked = np.where(found <= FORBIDDEN / 2, logs.argmax(-1), picked)
+        found = logs[rows, picked]
+    return picked, found

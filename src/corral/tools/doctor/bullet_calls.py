@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import ast
 import functools
-import linecache
 import re
 import sys
 import types
@@ -25,7 +24,18 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
+from corral.tools.doctor.call_source import (
+    call_at,
+    call_in,
+    corrected,
+    name_of,
+    target_of,
+    value_in,
+)
+
 CLIENT = "physicsClientId"
+# How a function writes the number of a simulator that it does not have.
+TO_PASS = "client"
 # What does not depend on a simulator: arithmetic, files, the version; `connect` makes
 # one, and the camera is that of the only window that a process can have.
 HARMLESS = re.compile(
@@ -74,7 +84,7 @@ class Connection:
     @property
     def expression(self) -> str:
         """The name of the simulator's number there; a new one where it has none."""
-        return self.target or ("client" if self.owner is None else "self.client")
+        return self.target or (TO_PASS if self.owner is None else f"self.{TO_PASS}")
 
 
 class WatchedFunction:
@@ -85,14 +95,14 @@ class WatchedFunction:
     """
 
     def __init__(self, function: Callable[..., Any], note: Callable[..., None]) -> None:
-        self._function, self._note = function, note
+        self.function, self._note = function, note
         functools.update_wrapper(self, function)
 
     __class__ = property(lambda self: types.BuiltinFunctionType)
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
-        result = self._function(*arguments, **named)
-        self._note(self._function, arguments, named, result, sys._getframe(1))
+        result = self.function(*arguments, **named)
+        self._note(self.function, arguments, named, result, sys._getframe(1))
         return result
 
 
@@ -120,12 +130,13 @@ class BulletCalls:
             place = (frame.f_code, frame.f_lasti, len(arguments))
             if place not in self._seen:
                 lacks = not _has_client(function, arguments, named)
-                self._seen[place] = self._call(name, frame) if lacks else None
+                self._seen[place] = self._call(function, frame) if lacks else None
 
-    def _call(self, name: str, frame: FrameType) -> BulletCall:
+    def _call(self, function: Callable[..., Any], frame: FrameType) -> BulletCall:
+        name = function.__name__
         last = self._connections[-1] if self._connections else None
-        client = "client" if last is None else _client_seen_from(frame, last)
-        node = call_at(frame.f_code.co_filename, frame.f_lineno, name)
+        client = TO_PASS if last is None else _client_seen_from(frame, last)
+        node = _call_of(function, frame)
         text = "" if node is None else corrected(node, CLIENT, client)
         if name in REPLACED:
             text = f"{name} has no {CLIENT}: use {REPLACED[name]}"
@@ -140,7 +151,9 @@ class BulletCalls:
                 for one in self._connections
                 if (text := _assigned(one))
             }
-        return sorted(found, key=lambda one: (one.file, one.line, one.name))
+        return sorted(
+            found, key=lambda one: (one.file, one.line, one.name, one.corrected)
+        )
 
 
 @contextmanager
@@ -170,6 +183,21 @@ def _has_client(
     except Exception as error:
         return any(words in str(error) for words in GIVEN_TWICE)
     return False
+
+
+def _call_of(function: Callable[..., Any], frame: FrameType) -> ast.Call | None:
+    """The call in its file, under any name; None if something else makes it.
+
+    `map(pybullet.getBaseVelocity, bodies)` is such a call: it takes no more arguments.
+    """
+    name = function.__name__
+    node = call_in(frame)
+    if node is None:
+        return call_at(frame.f_code.co_filename, frame.f_lineno, name)
+    value = value_in(frame, node.func)
+    called = value.func if isinstance(value, functools.partial) else value
+    it_is = name_of(node.func) == name or getattr(called, "function", 0) is function
+    return node if it_is else None
 
 
 def _place(frame: FrameType) -> tuple[str, int, str]:
@@ -203,66 +231,9 @@ def _client_seen_from(frame: FrameType, connection: Connection) -> str:
     if file == connection.file and connection.function in (function, "<module>"):
         return name
     if owner is None or not name.startswith("self."):
-        return "client"
+        return TO_PASS
     if owner is there:
         return name
     inside = getattr(owner, "__dict__", {})
     holders = [name for name, value in inside.items() if value is there]
-    return f"self.{holders[0]}.{name.removeprefix('self.')}" if holders else "client"
-
-
-# A call in its file -------------------------------------------------------------------
-
-
-@functools.cache
-def _tree(file: str) -> ast.Module | None:
-    """The syntax of a file; None if it cannot be read."""
-    try:
-        return ast.parse("".join(linecache.getlines(file)))
-    except SyntaxError:
-        return None
-
-
-def _nodes_at(file: str, line: int) -> Iterator[ast.AST]:
-    tree = _tree(file)
-    for node in () if tree is None else ast.walk(tree):
-        first = getattr(node, "lineno", None)
-        if first is not None and first <= line <= node.end_lineno:  # type: ignore[attr-defined]
-            yield node
-
-
-def call_at(file: str, line: int, name: str) -> ast.Call | None:
-    """The smallest call of `name` or `anything.name` that has this line."""
-    found = [
-        node
-        for node in _nodes_at(file, line)
-        if isinstance(node, ast.Call) and _name_of(node.func) == name
-    ]
-    return min(found, key=_height, default=None)
-
-
-def _height(node: ast.Call) -> int:
-    return (node.end_lineno or 0) - node.lineno
-
-
-def _name_of(function: ast.expr) -> str:
-    if isinstance(function, ast.Attribute):
-        return function.attr
-    return function.id if isinstance(function, ast.Name) else ""
-
-
-def target_of(file: str, line: int, name: str) -> str:
-    """What the result of a call is assigned to, as text; "" if to nothing."""
-    call = call_at(file, line, name)
-    for node in _nodes_at(file, line):
-        if isinstance(node, ast.Assign) and node.value is call:
-            return ast.unparse(node.targets[0])
-        if isinstance(node, ast.AnnAssign | ast.NamedExpr) and node.value is call:
-            return ast.unparse(node.target)
-    return ""
-
-
-def corrected(call: ast.Call, keyword: str = "", value: str = "") -> str:
-    """The call on one line, with one more keyword argument if there is one."""
-    more = [ast.keyword(keyword, ast.Name(value))] if keyword else []
-    return ast.unparse(ast.Call(call.func, call.args, [*call.keywords, *more]))
+    return f"self.{holders[0]}.{name.removeprefix('self.')}" if holders else TO_PASS

@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import Any
 
 from corral.engine.worker import serialization
-from corral.tools.doctor.bullet_calls import CLIENT, BulletCall, watch
+from corral.tools.doctor.bullet_calls import CLIENT, TO_PASS, BulletCall, watch
 from corral.tools.doctor.driver import EpisodeDriver
 from corral.tools.doctor.report import Finding, note, ok, problem, warning
 from corral.tools.doctor.subject import Subject
@@ -72,4 +72,6 @@ def _lines(calls: list[BulletCall]) -> Iterator[str]:
         for call in found:
             text = call.corrected or f"{call.name}(..., {CLIENT}=...)"
             yield f"    line {call.line}, {call.function}: {text}"
+    if any(call.corrected.endswith(f"{CLIENT}={TO_PASS})") for call in calls):
+        yield f"{TO_PASS} is what connect() returned: pass it on to these functions."
     yield "Calls that did not run in this examination are not listed."
