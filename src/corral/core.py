@@ -161,6 +161,10 @@ class Policy(Protocol):
                                           two, a policy that has changed is pickled
         on(device) -> policy              a copy on that device, for a worker; without
                                           it, the policy is pickled as it is
+        in_turns(rows) -> policy or None  decides alike for so many rows in each of many
+                                          turns, while no weight changes, and may leave
+                                          out extras; its `late_extras(obs)` returns
+                                          those of all turns, `(turns, rows, ...)`
 
     Later steps may overwrite the arguments of `act`: copy what the policy keeps.
     """

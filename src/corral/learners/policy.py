@@ -170,13 +170,13 @@ class PolicyInTurns:
 
     def __init__(self, policy: NetPolicy, forward: TurnsForward) -> None:
         self._head, self._space = policy._head, policy._space
-        self._forward = forward
+        self._forward, self._sample = forward, policy._head.sampler()
 
     def act(self, step: Step, carry: Any, rng: Generators) -> Decision:
         """As the policy's."""
         head = self._head
-        (leaf,) = split(self._space, step.obs)
-        chosen, log_prob = head.sample(self._forward.outputs(leaf), rng)
+        outputs = self._forward.outputs(self._leaf(step.obs))
+        chosen, log_prob = self._sample(outputs, rng)
         extras = {LOG_PROB: log_prob}
         if not head.exact:
             extras[CHOSEN] = chosen
@@ -184,5 +184,11 @@ class PolicyInTurns:
 
     def late_extras(self, obs: Any) -> dict[str, NDArray[np.float32]]:
         """The extras that are left, for observations of `(turns, rows, ...)`."""
+        return {VALUE: self._forward.values(self._leaf(obs))}
+
+    def _leaf(self, obs: Any) -> NDArray[Any]:
+        """The one array of an observation."""
+        if type(obs) is np.ndarray:
+            return obs
         (leaf,) = split(self._space, obs)
-        return {VALUE: self._forward.values(leaf)}
+        return leaf

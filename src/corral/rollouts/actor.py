@@ -105,9 +105,10 @@ class Actor:
     # Acting ---------------------------------------------------------------------------
 
     def in_turns(self) -> Any:
-        """The policy for many decisions of all slots, if it has one; see `NetPolicy`.
+        """The policy for many decisions of all slots, if it has one; see `Policy`.
 
-        Asked of its class: one that forwards what it does not have decides otherwise.
+        Its class is asked: an object that forwards other names to a policy may decide
+        otherwise.
         """
         found = getattr(type(self.policy), "in_turns", None)
         return None if found is None else found(self.policy, self._slots)

@@ -75,6 +75,8 @@ class Inbox:
 
     def take_finals(self, step: Step) -> None:
         """Infos of ends in steps that also began an episode."""
+        if not (self.letters or self.columns.defined or self._empty_finals):
+            return
         ended = np.flatnonzero(step.started & (step.terminated | step.truncated))
         if not len(ended):
             return

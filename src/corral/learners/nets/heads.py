@@ -14,6 +14,7 @@ time for a few rows.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -70,6 +71,14 @@ class Head(nn.Module):  # type: ignore[misc]
     def normalised(self, outputs: Array) -> Array:
         """What `forward` does after the layer, to arrays."""
         return outputs
+
+    def sample(self, outputs: Array, rng: Generators) -> Choice:
+        """Choose at random."""
+        raise NotImplementedError
+
+    def sampler(self) -> Callable[[Array, Generators], Choice]:
+        """What samples while no weight changes."""
+        return self.sample
 
     def log_prob(self, outputs: Any, chosen: Any) -> Any:
         """The log-probability of a choice."""
@@ -240,11 +249,20 @@ class Gaussian(Head):
 
     def sample(self, mean: Array, rng: Generators) -> Choice:
         """Choose at random; one number is drawn per number."""
-        log_std = self.log_std.detach().cpu().numpy()
-        drawn = rng.normal(self._count).astype(np.float32)
-        scale = log_std.sum() + self._count * HALF_LOG_TAU
-        log_prob = np.einsum("rn,rn->r", drawn, drawn) * np.float32(-0.5)
-        return mean + np.exp(log_std) * drawn, log_prob - np.float32(scale)
+        return self.sampler()(mean, rng)
+
+    def sampler(self) -> Callable[[Array, Generators], Choice]:
+        """What samples while no weight changes."""
+        log_std, count = self.log_std.detach().cpu().numpy(), self._count
+        deviation = np.exp(log_std)
+        scale = np.float32(log_std.sum() + count * HALF_LOG_TAU)
+
+        def sample(mean: Array, rng: Generators) -> Choice:
+            drawn = rng.normal(count).astype(np.float32)
+            log_prob = np.einsum("rn,rn->r", drawn, drawn) * np.float32(-0.5)
+            return mean + deviation * drawn, log_prob - scale
+
+        return sample
 
     def mode(self, mean: Array) -> Choice:
         """The mean."""

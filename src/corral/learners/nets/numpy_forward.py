@@ -28,7 +28,7 @@ LARGEST_ROW_PRODUCT = 9 * 2**10
 
 
 ACTIVATIONS: dict[str, Curve] = {
-    "tanh": lambda x: np.tanh(x, out=x),
+    "tanh": lambda x: np.tanh(x, x),
     "relu": lambda x: np.maximum(x, 0.0, out=x),
     "elu": lambda x: np.where(x > 0.0, x, np.expm1(np.minimum(x, 0.0))),
     "silu": lambda x: x / (1.0 + np.exp(-x)),
@@ -115,11 +115,13 @@ class TurnsForward:
         # One bias for each row is added in a third of the time of one for all.
         each = (*self._shape[:-1], 1)
         self._actor = [(weight, np.tile(bias, each)) for weight, bias in actor]
+        # The same product of two matrices, in half the time for a few rows.
+        self._product: Any = np.matmul if by_row else np.ndarray.dot
 
     def outputs(self, obs: Array) -> Array:
         """Outputs of the head, for `(rows, ...)`."""
         x = obs.reshape(self._shape).astype(np.float32, copy=False)
-        x = _through(self._actor, x, self._activation)
+        x = _through(self._actor, x, self._activation, self._product)
         return self._head.normalised(x[:, 0] if self._by_row else x)  # type: ignore[no-any-return]
 
     def values(self, obs: Array) -> Array:
@@ -129,13 +131,15 @@ class TurnsForward:
         return _through(self._critic, x, self._activation).reshape(-1, self._rows)
 
 
-def _through(layers: Layers, x: Array, activation: Curve) -> Array:
+def _through(
+    layers: Layers, x: Array, activation: Curve, product: Any = np.matmul
+) -> Array:
     for weight, bias in layers[:-1]:
-        x = x @ weight
+        x = product(x, weight)
         x += bias
         x = activation(x)
     weight, bias = layers[-1]
-    x = x @ weight
+    x = product(x, weight)
     x += bias
     return x
 
