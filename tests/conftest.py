@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import signal
 import sys
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
@@ -14,7 +15,7 @@ import pytest
 from absent import pytest_addoption, pytest_configure  # noqa: F401
 from prepared_workers import Templates
 from running import ENV, Script
-from undrawn import undrawn
+from undrawn import hurried, undrawn
 
 from corral.engine.executors import spawn
 from corral.engine.worker import serialization
@@ -55,6 +56,10 @@ POLICIES = {
 """Tests whose workers import what policies or a simulator need, too."""
 DRAWN = ("train/reports", "tools")
 """Tests of pictures."""
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # As in a shell's background job; what tests start and interrupt would inherit it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -109,6 +114,13 @@ def nobodys_runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Runs of tests are not written down among those of the user who runs them."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CORRAL_RUNS", str(tmp_path_factory.getbasetemp() / "runs"))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def short_measurements() -> Iterator[None]:
+    """Runs of tests do not find out for long how fast they are."""
+    with hurried():
         yield
 
 
