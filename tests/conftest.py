@@ -13,8 +13,9 @@ from typing import Any
 import prepared_workers
 import pytest
 from absent import pytest_addoption, pytest_configure  # noqa: F401
+from prepared_scripts import ENGINE, ScriptTemplate
 from prepared_workers import Templates
-from running import ENV, Script
+from running import ENV, Script, environment
 from undrawn import hurried, undrawn
 
 from corral.engine.executors import spawn
@@ -33,6 +34,8 @@ FRESH_WORKERS = (
     "faults/test_privacy",
 )
 """Tests of how workers start, what they begin with and what they leave."""
+FORKED_PROGRAMS = ("faults/test_closing", "faults/test_nothing_left_behind")
+"""Tests of how programs end, with many: they begin where their imports end."""
 MANY_MODULES = 100
 """To look through them for garbage takes longer than most tests."""
 _frozen_modules = 0
@@ -164,10 +167,29 @@ def no_pictures(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="module")
+def programs() -> Iterator[ScriptTemplate]:
+    """Forks programs that have done their imports; see `prepared_scripts`."""
+    template = ScriptTemplate(environ=environment(), modules=ENGINE)
+    yield template
+    template.close()
+
+
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Callable[..., Script]]:
+def start(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> Iterator[Callable[..., Script]]:
     """Start Python on a script written to tmp_path, or as `arguments` say."""
     scripts: list[Script] = []
+    folder = request.path.relative_to(Path(__file__).parent).as_posix()
+    fresh = request.node.get_closest_marker("fresh_workers") is not None
+    template = None
+    if (
+        folder.startswith(FORKED_PROGRAMS)
+        and not fresh
+        and prepared_workers.are_possible()
+    ):
+        template = request.getfixturevalue("programs")
 
     def start_one(
         code: str,
@@ -179,9 +201,10 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Script]]:
         path = tmp_path / "script.py"
         path.write_text(ENV + textwrap.dedent(code))
         command = [sys.executable, *flags, *(arguments or [str(path)])]
-        scripts.append(
-            Script(command, stdin, cwd=options.pop("cwd", tmp_path), **options)
-        )
+        options.setdefault("cwd", tmp_path)
+        plain = len(command) == 2 and options == {"cwd": tmp_path}
+        chosen = template if plain else None
+        scripts.append(Script(command, stdin, chosen, **options))
         return scripts[-1]
 
     yield start_one

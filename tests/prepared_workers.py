@@ -43,6 +43,8 @@ import numpy as np
 from corral.engine.worker import serialization
 
 SWITCH = "CORRAL_TESTS_FRESH_WORKERS"
+NO_MARK = 32 * "0"
+"""In the place of a mark as those of `running.Script`."""
 _PR_SET_CHILD_SUBREAPER = 36
 _NUMBER_BYTES = 8
 _MAX_DESCRIPTORS = 64
@@ -218,7 +220,11 @@ class ForkedProcess(subprocess.Popen):  # type: ignore[type-arg]
     """A child of ours that another process has forked."""
 
     def __init__(
-        self, arguments: list[str], pid: int, output: Sequence[int] = ()
+        self,
+        arguments: list[str],
+        pid: int,
+        output: Sequence[int] = (),
+        stdin: int | None = None,
     ) -> None:
         self.args = arguments
         self.pid = pid
@@ -226,6 +232,8 @@ class ForkedProcess(subprocess.Popen):  # type: ignore[type-arg]
         self.stdin = self.stdout = self.stderr = None
         if output:
             self.stdout, self.stderr = (os.fdopen(number) for number in output)
+        if stdin is not None:
+            self.stdin = os.fdopen(stdin, "w")
         self.text_mode = True
         self._child_created = True
         self._communication_started = False
@@ -331,7 +339,20 @@ def _become(request: dict[str, Any], received: list[int]) -> None:
     os.chdir(request["directory"])
     os.environ.clear()
     os.environ.update(request["environ"])
+    show_mark(request["environ"].get("TEST_MARK", NO_MARK))
     np.random.seed()  # as `random` does by itself
+
+
+def show_mark(mark: str) -> None:
+    """Show others this TEST_MARK, where a fork has that of its template, if any."""
+    with open("/proc/self/stat") as file:
+        first, last = map(int, file.read().rpartition(")")[2].split()[47:49])
+    with open("/proc/self/mem", "r+b") as memory:
+        memory.seek(first)
+        before, name, _ = memory.read(last - first).partition(b"TEST_MARK=")
+        if name:
+            memory.seek(first + len(before + name))
+            memory.write(mark.encode())
 
 
 # Both sides ---------------------------------------------------------------------------
