@@ -29,11 +29,13 @@ import gc
 import importlib
 import os
 import pickle
+import platform
 import signal
 import socket
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, NoReturn
@@ -46,6 +48,8 @@ SWITCH = "CORRAL_TESTS_FRESH_WORKERS"
 NO_MARK = 32 * "0"
 """In the place of a mark as those of `running.Script`."""
 _PR_SET_CHILD_SUBREAPER = 36
+_CLONE = {"x86_64": 56, "aarch64": 220}.get(platform.machine(), -1)
+_CLONE_PARENT = 0x8000
 _NUMBER_BYTES = 8
 _MAX_DESCRIPTORS = 64
 _UNREAD_BY_IMPORTS = (
@@ -281,7 +285,10 @@ def next_worker(descriptor: int) -> dict[str, Any]:
 def next_process(descriptor: int) -> dict[str, Any]:
     """Fork a process for each request; returns in that process, with the request."""
     requests = socket.socket(fileno=descriptor)
-    gc.freeze()  # else every process would copy these pages when it collects or ends
+    # Else every process would copy these pages when it collects or ends.
+    gc.freeze()
+    for one in list(weakref.finalize._registry):  # type: ignore[attr-defined]
+        one.atexit = False
     while True:
         length, received, *_ = socket.recv_fds(
             requests, _NUMBER_BYTES, _MAX_DESCRIPTORS
@@ -289,7 +296,7 @@ def next_process(descriptor: int) -> dict[str, Any]:
         if not length:
             os._exit(0)
         request: dict[str, Any] = pickle.loads(_read(requests, _number(length)))
-        if (pid := _fork_orphan()) == 0:
+        if (pid := _fork_for_parent()) == 0:
             requests.detach()
             _become(request, received)
             return request
@@ -306,6 +313,20 @@ def end(code: int) -> NoReturn:
         with suppress(OSError, ValueError):
             stream.flush()
     os._exit(code)
+
+
+def _fork_for_parent() -> int:
+    """Fork a process that is our parent's child: its id, or 0 in that process."""
+    if len(os.listdir("/proc/self/task")) > 1:
+        # Libraries with threads end them, and start others, at forks of Python alone.
+        return _fork_orphan()
+    ctypes.pythonapi.PyOS_BeforeFork()
+    pid = int(ctypes.pythonapi.syscall(_CLONE, _CLONE_PARENT | signal.SIGCHLD, 0, 0, 0))
+    if pid == 0:
+        ctypes.pythonapi.PyOS_AfterFork_Child()
+        return 0
+    ctypes.pythonapi.PyOS_AfterFork_Parent()
+    return pid
 
 
 def _fork_orphan() -> int:
