@@ -7,6 +7,7 @@ import signal
 import sys
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,6 @@ from corral.engine.worker import serialization
 FRESH_WORKERS = (
     "cli/test_bare_install",
     "cli/test_train_command",
-    "engine/executors/test_interrupted_start",
     "engine/executors/test_kinds_of_parent_program",
     "engine/executors/test_openmp",
     "engine/executors/test_start_errors",
@@ -120,13 +120,6 @@ def nobodys_runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="session", autouse=True)
-def short_measurements() -> Iterator[None]:
-    """Runs of tests do not find out for long how fast they are."""
-    with hurried():
-        yield
-
-
 @pytest.fixture(scope="session")
 def worker_templates() -> Iterator[Templates]:
     """Fork workers that have done their imports; see `prepared_workers`."""
@@ -143,7 +136,6 @@ def forked_workers(
     folder = request.path.relative_to(Path(__file__).parent).as_posix()
     fresh = request.node.get_closest_marker("fresh_workers") is not None
     if fresh or folder.startswith(FRESH_WORKERS) or not prepared_workers.are_possible():
-        worker_templates.close()  # some of these tests count our children
         yield
         return
     threads = None if folder.startswith(BENCHMARKS) else 1
@@ -157,13 +149,11 @@ def forked_workers(
 
 
 @pytest.fixture(autouse=True)
-def no_pictures(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Reports of runs have empty pictures, but where these are the matter."""
+def quick_runs(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Runs do not measure speeds for long, and draw pictures where these matter."""
     folder = request.path.relative_to(Path(__file__).parent).as_posix()
-    if folder.startswith(DRAWN) or request.node.get_closest_marker("pictures"):
-        yield
-        return
-    with undrawn():
+    drawn = folder.startswith(DRAWN) or request.node.get_closest_marker("pictures")
+    with hurried(), nullcontext() if drawn else undrawn():
         yield
 
 
