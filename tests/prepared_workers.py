@@ -7,8 +7,8 @@ It has imported pytest as well, as the tests' own modules do; and where workers 
 policies, a second template has imported torch, which takes more than a second:
 
     tests ── Popen ──► template: imports what `worker.main.BOOTSTRAP` imports
-      │                    └── fork ──► between ── fork ──► worker: main(...)
-      └── is the parent of the worker, once `between` has ended ──┘
+      │                    └── fork ──► worker: main(...)
+      └── is the parent of the worker ────┘
 
 The worker is a process as any other: its own session, descriptors, directory,
 environment and affinity; a child of the test process, killed and reaped as one. All of
@@ -48,13 +48,13 @@ SWITCH = "CORRAL_TESTS_FRESH_WORKERS"
 NO_MARK = 32 * "0"
 """In the place of a mark as those of `running.Script`."""
 _PR_SET_CHILD_SUBREAPER = 36
-_CLONE = {"x86_64": 56, "aarch64": 220}.get(platform.machine(), -1)
+_CLONE = {"x86_64": 56, "aarch64": 220}.get(platform.machine())
 _CLONE_PARENT = 0x8000
 _NUMBER_BYTES = 8
 _MAX_DESCRIPTORS = 64
 _UNREAD_BY_IMPORTS = (
     *("CORRAL_KEY", "CORRAL_RUNS", "CORRAL_VERDICTS", "CORRAL_WORKER"),
-    *("PYTEST_", "TORCHINDUCTOR_CACHE_DIR"),
+    *("PYTEST_", "SDL_AUDIODRIVER", "TORCHINDUCTOR_CACHE_DIR"),
 )
 """Environment variables that differ from test to test, and that no import reads."""
 _IMPORTED = sys.stdlib_module_names | {
@@ -317,15 +317,18 @@ def end(code: int) -> NoReturn:
 
 def _fork_for_parent() -> int:
     """Fork a process that is our parent's child: its id, or 0 in that process."""
-    if len(os.listdir("/proc/self/task")) > 1:
-        # Libraries with threads end them, and start others, at forks of Python alone.
+    if _CLONE is None or len(os.listdir("/proc/self/task")) > 1:
+        # Libraries with threads mend them after a fork by the C library, which this
+        # is not.
         return _fork_orphan()
-    ctypes.pythonapi.PyOS_BeforeFork()
-    pid = int(ctypes.pythonapi.syscall(_CLONE, _CLONE_PARENT | signal.SIGCHLD, 0, 0, 0))
+    python = ctypes.pythonapi
+    python.PyOS_BeforeFork()
+    pid: int = python.syscall(_CLONE, _CLONE_PARENT | signal.SIGCHLD, 0, 0, 0, 0)
     if pid == 0:
-        ctypes.pythonapi.PyOS_AfterFork_Child()
+        python.PyOS_AfterFork_Child()
         return 0
-    ctypes.pythonapi.PyOS_AfterFork_Parent()
+    python.PyOS_AfterFork_Parent()
+    assert pid > 0, "the system refuses another process"
     return pid
 
 
