@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import gc
+import signal
 import sys
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import prepared_workers
 import pytest
 from absent import pytest_addoption, pytest_configure  # noqa: F401
+from prepared_scripts import ENGINE, ScriptTemplate
 from prepared_workers import Templates
-from running import ENV, Script
-from undrawn import undrawn
+from running import ENV, Script, environment
+from undrawn import hurried, undrawn
 
 from corral.engine.executors import spawn
 from corral.engine.worker import serialization
@@ -22,7 +25,6 @@ from corral.engine.worker import serialization
 FRESH_WORKERS = (
     "cli/test_bare_install",
     "cli/test_train_command",
-    "engine/executors/test_interrupted_start",
     "engine/executors/test_kinds_of_parent_program",
     "engine/executors/test_openmp",
     "engine/executors/test_start_errors",
@@ -32,6 +34,8 @@ FRESH_WORKERS = (
     "faults/test_privacy",
 )
 """Tests of how workers start, what they begin with and what they leave."""
+FORKED_PROGRAMS = ("faults/test_closing", "faults/test_nothing_left_behind")
+"""Tests of how programs end, with many: they begin where their imports end."""
 MANY_MODULES = 100
 """To look through them for garbage takes longer than most tests."""
 _frozen_modules = 0
@@ -55,6 +59,10 @@ POLICIES = {
 """Tests whose workers import what policies or a simulator need, too."""
 DRAWN = ("train/reports", "tools")
 """Tests of pictures."""
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # As in a shell's background job; what tests start and interrupt would inherit it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -128,7 +136,6 @@ def forked_workers(
     folder = request.path.relative_to(Path(__file__).parent).as_posix()
     fresh = request.node.get_closest_marker("fresh_workers") is not None
     if fresh or folder.startswith(FRESH_WORKERS) or not prepared_workers.are_possible():
-        worker_templates.close()  # some of these tests count our children
         yield
         return
     threads = None if folder.startswith(BENCHMARKS) else 1
@@ -142,20 +149,37 @@ def forked_workers(
 
 
 @pytest.fixture(autouse=True)
-def no_pictures(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Reports of runs have empty pictures, but where these are the matter."""
+def quick_runs(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Runs do not measure speeds for long, and draw pictures where these matter."""
     folder = request.path.relative_to(Path(__file__).parent).as_posix()
-    if folder.startswith(DRAWN) or request.node.get_closest_marker("pictures"):
+    drawn = folder.startswith(DRAWN) or request.node.get_closest_marker("pictures")
+    with hurried(), nullcontext() if drawn else undrawn():
         yield
-        return
-    with undrawn():
-        yield
+
+
+@pytest.fixture(scope="module")
+def programs() -> Iterator[ScriptTemplate]:
+    """Forks programs that have done their imports; see `prepared_scripts`."""
+    template = ScriptTemplate(environ=environment(), modules=ENGINE)
+    yield template
+    template.close()
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Callable[..., Script]]:
+def start(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> Iterator[Callable[..., Script]]:
     """Start Python on a script written to tmp_path, or as `arguments` say."""
     scripts: list[Script] = []
+    folder = request.path.relative_to(Path(__file__).parent).as_posix()
+    fresh = request.node.get_closest_marker("fresh_workers") is not None
+    template = None
+    if (
+        folder.startswith(FORKED_PROGRAMS)
+        and not fresh
+        and prepared_workers.are_possible()
+    ):
+        template = request.getfixturevalue("programs")
 
     def start_one(
         code: str,
@@ -167,9 +191,10 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Script]]:
         path = tmp_path / "script.py"
         path.write_text(ENV + textwrap.dedent(code))
         command = [sys.executable, *flags, *(arguments or [str(path)])]
-        scripts.append(
-            Script(command, stdin, cwd=options.pop("cwd", tmp_path), **options)
-        )
+        options.setdefault("cwd", tmp_path)
+        plain = len(command) == 2 and options == {"cwd": tmp_path}
+        chosen = template if plain else None
+        scripts.append(Script(command, stdin, chosen, **options))
         return scripts[-1]
 
     yield start_one

@@ -9,7 +9,8 @@ process imports them once, and forks the programs, as `prepared_workers` does wo
       └── is its parent                    └── is the parent of the workers
 
 A program has its own session, descriptors, directory and environment, and `__main__` is
-its file. What a test says about how programs start, it says with a fresh one.
+its file. What a test says about how programs start, it says with a fresh one. Programs
+that `run` returns the output of end without taking apart what they have imported.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import traceback
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
+from types import CodeType
 from typing import Any, NoReturn
 
 import prepared_workers
@@ -60,8 +62,9 @@ class ScriptTemplate:
     def run(self, path: Path, seconds: float) -> subprocess.CompletedProcess[str]:
         """Run a script to its end, in its own directory."""
         command = [*self._command, str(path)]
-        process = self._fork(path) if prepared_workers.are_possible() else None
-        if process is None:
+        if prepared_workers.are_possible():
+            process = self.fork(path, self._environ, ends="at once")
+        else:
             process = subprocess.Popen(
                 command,
                 cwd=path.parent,
@@ -79,25 +82,29 @@ class ScriptTemplate:
             raise
         return subprocess.CompletedProcess(command, process.returncode, stdout, stderr)
 
-    def _fork(self, path: Path) -> subprocess.Popen[str]:
+    def fork(
+        self, path: Path, environ: dict[str, str], ends: str = "as a fresh one"
+    ) -> subprocess.Popen[str]:
+        """Start a script, in its own directory."""
         if self._forker is None:
             here = os.path.dirname(__file__)
             self._forker = Forker(
                 self._command, _TEMPLATE, here, *self._modules, environ=self._environ
             )
-        ours, theirs = zip(os.pipe(), os.pipe(), strict=True)
-        with open(os.devnull, "rb") as nothing:
-            request = {
-                "script": str(path),
-                "environ": self._environ,
-                "descriptors": [0, 1, 2],
-                "affinity": os.sched_getaffinity(0),
-                "directory": str(path.parent),
-            }
-            pid = self._forker.fork(request, [nothing.fileno(), *theirs])
-        for descriptor in theirs:
+        (stdin, write), *outputs = os.pipe(), os.pipe(), os.pipe()
+        ours, theirs = zip(*outputs, strict=True)
+        request = {
+            "script": str(path),
+            "environ": environ,
+            "descriptors": [0, 1, 2],
+            "affinity": os.sched_getaffinity(0),
+            "directory": str(path.parent),
+            "ends": ends,
+        }
+        pid = self._forker.fork(request, [stdin, *theirs])
+        for descriptor in (stdin, *theirs):
             os.close(descriptor)
-        return ForkedProcess([*self._command, str(path)], pid, ours)
+        return ForkedProcess([*self._command, str(path)], pid, ours, write)
 
     def close(self) -> None:
         """End the template."""
@@ -108,7 +115,7 @@ class ScriptTemplate:
 # The template's side ------------------------------------------------------------------
 
 
-def run_next(descriptor: int, modules: Iterable[str]) -> NoReturn:
+def run_next(descriptor: int, modules: Iterable[str]) -> None:
     """Fork a process for each request; in that process, run the script."""
     for module in modules:
         with suppress(ModuleNotFoundError):
@@ -124,8 +131,15 @@ def run_next(descriptor: int, modules: Iterable[str]) -> NoReturn:
     for name in [name for name in main if not name.startswith("__")]:
         del main[name]
     main["__file__"] = str(path)
+    program = compile(path.read_text(), path, "exec", dont_inherit=True)
+    if request["ends"] == "at once":
+        _run_and_end(program, main)
+    exec(program, main)
+
+
+def _run_and_end(program: CodeType, main: dict[str, Any]) -> NoReturn:
     try:
-        exec(compile(path.read_text(), path, "exec", dont_inherit=True), main)
+        exec(program, main)
     except Exception:
         traceback.print_exc()
         prepared_workers.end(1)
@@ -150,6 +164,8 @@ class _OwnForker(Forker):
         self._pid = os.fork()
         if self._pid == 0:
             self._socket.close()
+            os.setsid()  # what is meant for the program does not reach it
+            prepared_workers.show_mark(prepared_workers.NO_MARK)
             nothing = os.open(os.devnull, os.O_RDWR)
             for number in (0, 1, 2):
                 os.dup2(nothing, number)

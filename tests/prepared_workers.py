@@ -7,8 +7,8 @@ It has imported pytest as well, as the tests' own modules do; and where workers 
 policies, a second template has imported torch, which takes more than a second:
 
     tests ── Popen ──► template: imports what `worker.main.BOOTSTRAP` imports
-      │                    └── fork ──► between ── fork ──► worker: main(...)
-      └── is the parent of the worker, once `between` has ended ──┘
+      │                    └── fork ──► worker: main(...)
+      └── is the parent of the worker ────┘
 
 The worker is a process as any other: its own session, descriptors, directory,
 environment and affinity; a child of the test process, killed and reaped as one. All of
@@ -29,11 +29,13 @@ import gc
 import importlib
 import os
 import pickle
+import platform
 import signal
 import socket
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, NoReturn
@@ -43,12 +45,16 @@ import numpy as np
 from corral.engine.worker import serialization
 
 SWITCH = "CORRAL_TESTS_FRESH_WORKERS"
+NO_MARK = 32 * "0"
+"""In the place of a mark as those of `running.Script`."""
 _PR_SET_CHILD_SUBREAPER = 36
+_CLONE = {"x86_64": 56, "aarch64": 220}.get(platform.machine())
+_CLONE_PARENT = 0x8000
 _NUMBER_BYTES = 8
 _MAX_DESCRIPTORS = 64
 _UNREAD_BY_IMPORTS = (
     *("CORRAL_KEY", "CORRAL_RUNS", "CORRAL_VERDICTS", "CORRAL_WORKER"),
-    *("PYTEST_", "TORCHINDUCTOR_CACHE_DIR"),
+    *("PYTEST_", "SDL_AUDIODRIVER", "TORCHINDUCTOR_CACHE_DIR"),
 )
 """Environment variables that differ from test to test, and that no import reads."""
 _IMPORTED = sys.stdlib_module_names | {
@@ -218,7 +224,11 @@ class ForkedProcess(subprocess.Popen):  # type: ignore[type-arg]
     """A child of ours that another process has forked."""
 
     def __init__(
-        self, arguments: list[str], pid: int, output: Sequence[int] = ()
+        self,
+        arguments: list[str],
+        pid: int,
+        output: Sequence[int] = (),
+        stdin: int | None = None,
     ) -> None:
         self.args = arguments
         self.pid = pid
@@ -226,6 +236,8 @@ class ForkedProcess(subprocess.Popen):  # type: ignore[type-arg]
         self.stdin = self.stdout = self.stderr = None
         if output:
             self.stdout, self.stderr = (os.fdopen(number) for number in output)
+        if stdin is not None:
+            self.stdin = os.fdopen(stdin, "w")
         self.text_mode = True
         self._child_created = True
         self._communication_started = False
@@ -273,7 +285,10 @@ def next_worker(descriptor: int) -> dict[str, Any]:
 def next_process(descriptor: int) -> dict[str, Any]:
     """Fork a process for each request; returns in that process, with the request."""
     requests = socket.socket(fileno=descriptor)
-    gc.freeze()  # else every process would copy these pages when it collects or ends
+    # Else every process would copy these pages when it collects or ends.
+    gc.freeze()
+    for one in list(weakref.finalize._registry):  # type: ignore[attr-defined]
+        one.atexit = False
     while True:
         length, received, *_ = socket.recv_fds(
             requests, _NUMBER_BYTES, _MAX_DESCRIPTORS
@@ -281,7 +296,7 @@ def next_process(descriptor: int) -> dict[str, Any]:
         if not length:
             os._exit(0)
         request: dict[str, Any] = pickle.loads(_read(requests, _number(length)))
-        if (pid := _fork_orphan()) == 0:
+        if (pid := _fork_for_parent()) == 0:
             requests.detach()
             _become(request, received)
             return request
@@ -298,6 +313,23 @@ def end(code: int) -> NoReturn:
         with suppress(OSError, ValueError):
             stream.flush()
     os._exit(code)
+
+
+def _fork_for_parent() -> int:
+    """Fork a process that is our parent's child: its id, or 0 in that process."""
+    if _CLONE is None or len(os.listdir("/proc/self/task")) > 1:
+        # Libraries with threads mend them after a fork by the C library, which this
+        # is not.
+        return _fork_orphan()
+    python = ctypes.pythonapi
+    python.PyOS_BeforeFork()
+    pid: int = python.syscall(_CLONE, _CLONE_PARENT | signal.SIGCHLD, 0, 0, 0, 0)
+    if pid == 0:
+        python.PyOS_AfterFork_Child()
+        return 0
+    python.PyOS_AfterFork_Parent()
+    assert pid > 0, "the system refuses another process"
+    return pid
 
 
 def _fork_orphan() -> int:
@@ -331,7 +363,20 @@ def _become(request: dict[str, Any], received: list[int]) -> None:
     os.chdir(request["directory"])
     os.environ.clear()
     os.environ.update(request["environ"])
+    show_mark(request["environ"].get("TEST_MARK", NO_MARK))
     np.random.seed()  # as `random` does by itself
+
+
+def show_mark(mark: str) -> None:
+    """Show others this TEST_MARK, where a fork has that of its template, if any."""
+    with open("/proc/self/stat") as file:
+        first, last = map(int, file.read().rpartition(")")[2].split()[47:49])
+    with open("/proc/self/mem", "r+b") as memory:
+        memory.seek(first)
+        before, name, _ = memory.read(last - first).partition(b"TEST_MARK=")
+        if name:
+            memory.seek(first + len(before + name))
+            memory.write(mark.encode())
 
 
 # Both sides ---------------------------------------------------------------------------

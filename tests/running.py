@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from prepared_workers import TEMPLATE_PIDS
+from prepared_scripts import ScriptTemplate
+from prepared_workers import NO_MARK, TEMPLATE_PIDS
 
 import corral
 
@@ -58,23 +59,36 @@ def wait_until(condition: Callable[[], object], seconds: float = 20.0) -> None:
         time.sleep(0.005)
 
 
+def environment(mark: str = NO_MARK) -> dict[str, str]:
+    """Variables of a script."""
+    return {**os.environ, "PYTHONPATH": str(SOURCE), "TEST_MARK": mark}
+
+
 class Script:
     """A Python process of its own, whose descendants can be told by a mark."""
 
-    def __init__(self, command: Sequence[str], stdin: str | None, **options: Any):
+    def __init__(
+        self,
+        command: Sequence[str],
+        stdin: str | None,
+        template: ScriptTemplate | None = None,
+        **options: Any,
+    ):
         self.mark = uuid.uuid4().hex
-        environ = {**os.environ, "PYTHONPATH": str(SOURCE), "TEST_MARK": self.mark}
-        environ.update(options.pop("environ", {}))
-        self.process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=environ,
-            start_new_session=True,
-            **options,
-        )
+        environ = environment(self.mark) | options.pop("environ", {})
+        if template is not None:
+            self.process = template.fork(Path(command[-1]), environ)
+        else:
+            self.process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                env=environ,
+                start_new_session=True,
+                **options,
+            )
         self._stdin = stdin
         self.stdout = self.stderr = ""
 

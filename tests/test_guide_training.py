@@ -35,6 +35,7 @@ def folder(tmp_path, monkeypatch):
     sys.modules.pop("chase", None)
 
 
+@pytest.mark.first
 def test_the_page_can_be_followed(folder, capsys):
     page = PAGE.read_text()
     files = {match[2]: match[1] for match in FILE.finditer(page)}

@@ -1,11 +1,13 @@
-"""Reports of runs without their pictures: most of what a small run costs."""
+"""Runs whose reports have no pictures, and which measure speeds for a moment only.
+
+Both are most of what a small run costs.
+"""
 
 from __future__ import annotations
 
-import importlib
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from functools import cache
+from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
@@ -17,26 +19,33 @@ _PAGES = (
     "corral.zoo.tinyphysics.page",
 )
 _CHARTS = ("histogram", "lines", "maps")
+_MEASURING = ("corral.train.run.acting", "corral.train.run.time_split")
+_MOMENT = 0.01
+"""Seconds; users' runs measure for 0.15 and 0.4."""
 
 
 @contextmanager
 def undrawn() -> Iterator[None]:
     """Meanwhile every picture of a run is an empty one."""
     with pytest.MonkeyPatch.context() as patch:
-        for page in _pages():
+        for page in _modules(_PAGES):
             for chart in set(_CHARTS) & set(vars(page)):
                 patch.setattr(page, chart, _empty)
         yield
 
 
-@cache
-def _pages() -> list[ModuleType]:
-    """Those that can be imported; where one cannot, there is no such run either."""
-    pages = []
-    for name in _PAGES:
-        with suppress(ModuleNotFoundError):
-            pages.append(importlib.import_module(name))
-    return pages
+@contextmanager
+def hurried() -> Iterator[None]:
+    """Meanwhile a run finds out in a moment how fast its envs and policy are."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in _modules(_MEASURING):
+            patch.setattr(module, "MEASURED_SECONDS", _MOMENT)
+        yield
+
+
+def _modules(names: tuple[str, ...]) -> Iterator[ModuleType]:
+    """Those that were imported; most are when a test of a run is."""
+    return (sys.modules[name] for name in names if name in sys.modules)
 
 
 def _empty(*arguments: Any, **options: Any) -> str:

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import resource
 import signal
 import sys
 
@@ -190,14 +191,13 @@ def test_what_ctrl_c_saved_goes_on(corral, here, monkeypatch):
             os.kill(os.getpid(), signal.SIGINT)
         return learn(self, rollout)
 
-    monkeypatch.setattr(Training, "learn", learn_and_be_interrupted)
     arguments = ["--out", "run", *SMALL, "--set", "checkpoint_every=2"]
-    status, out, _ = corral("train", "cartpole", *arguments, "--total-steps", "128")
+    with monkeypatch.context() as patch:
+        patch.setattr(Training, "learn", learn_and_be_interrupted)
+        status, out, _ = corral("train", "cartpole", *arguments, "--total-steps", "128")
     assert status == 130
     assert "Stopped after update 3 of 4 (96 steps)" in out
     assert "--resume run/checkpoints/last.pt" in out
-    monkeypatch.undo()
-    os.chdir(here)
     status, out, _ = corral("train", "--resume", "run")
     assert status == 0
     assert "Resuming from run/checkpoints/interrupted.pt: update 3 of 4" in out
@@ -237,21 +237,21 @@ def test_a_name_that_leaves_runs_is_refused(corral, here, name):
     assert not (here / "runs").exists()
 
 
-@pytest.mark.first
-def test_a_full_disk_is_one_message_and_keeps_the_checkpoint(here):
+def test_a_full_disk_is_one_message_and_keeps_the_checkpoint(corral, here):
     arguments = ["train", "cartpole", "--out", "run", *SMALL]
     arguments += ["--total-steps", "1_000_000", "--set", "evaluate_every=100000"]
     arguments += ["--set", "checkpoint_every=5"]
-    limit = (
-        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (16_000,) * 2)"
-    )
-    code = f"{limit}\nfrom corral.cli.main import main; sys.exit(main(sys.argv[1:]))"
-    script = Script([sys.executable, "-c", code, *arguments], None, cwd=here)
-    script.finish(1)
-    assert "metrics.jsonl cannot be written: File too large" in script.stderr
-    assert "Saved       run/checkpoints/last.pt" in script.stderr
-    assert "corral train --resume run" in script.stderr
-    assert "Traceback (most recent" not in script.stderr
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (16_000, limits[1]))
+    try:
+        status, out, err = corral(*arguments)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert status == 1
+    assert "metrics.jsonl cannot be written: File too large" in err
+    assert "Saved       run/checkpoints/last.pt" in err
+    assert "corral train --resume run" in err
+    assert "Traceback (most recent" not in out + err
     from corral.train.run.checkpoint import Checkpoint
 
     assert Checkpoint.load(here / "run" / "checkpoints" / "last.pt").update > 0

@@ -269,7 +269,7 @@ OPERATIONS = st.tuples(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.lists(OPERATIONS, min_size=1, max_size=25))
 def test_any_turns_of_caller_and_sites_give_the_same_rows(
     program: list[tuple[bool, str, list[int], str]],

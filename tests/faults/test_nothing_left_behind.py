@@ -92,6 +92,7 @@ def start_ranch(start, ending: str, **options: object) -> Script:
             "del pool\nimport psutil\nassert not psutil.Process().children()",
             0,
             id="reference dropped",
+            marks=pytest.mark.fresh_workers,  # which have no template beside them
         ),
         pytest.param(
             "def stay():\n    kept = pool\n    gate.wait()\n"
@@ -178,6 +179,7 @@ def test_children_in_sessions_of_their_own_end_with_the_program(start, ending, c
     os.kill(others, signal.SIGKILL)
 
 
+@pytest.mark.fresh_workers
 def test_children_in_sessions_of_their_own_end_with_their_worker(start):
     script, others = start_daemons(
         start,
@@ -369,6 +371,7 @@ def test_ctrl_c_while_envs_are_built_shows_one_traceback(start, code):
     wait_until(lambda: not script.family())
 
 
+@pytest.mark.fresh_workers
 def test_ctrl_c_that_reaches_a_worker_in_the_making_is_not_told_twice(start):
     script: Script = start("""
         import corral, signal, threading
@@ -462,6 +465,7 @@ pool.close()
     assert closed_envs(tmp_path) == 4
 
 
+@pytest.mark.fresh_workers
 def test_second_ctrl_c_during_close_ends_the_workers_at_once(start):
     script: Script = start("""
         import corral, psutil

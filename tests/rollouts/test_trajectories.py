@@ -192,7 +192,7 @@ def close_pools() -> Iterator[None]:
 
 @pytest.mark.parametrize("name", MAKERS)
 @pytest.mark.parametrize("mode", ["same_step", "next_step", "off"])
-@settings(max_examples=40, deadline=None, database=None)
+@settings(max_examples=20, deadline=None, database=None)
 @given(data=st.data())
 def test_any_order_of_results_gives_the_rows_of_a_plain_loop(
     name: str, mode: str, data: st.DataObject

@@ -18,8 +18,8 @@ from tests.soak.programs.runner import left_behind
 from tests.soak.programs.shrink import shrunk
 from tests.soak.programs.supervisor import ProgramResult, run
 
-SAMPLE = range(500, 508)
-"""Seeds of programs over all APIs and backends."""
+SAMPLE = (500, 501, 505, 506, 507)
+"""Seeds of programs over five APIs and all backends."""
 SHARING = Program(
     seed=7,
     api="make",

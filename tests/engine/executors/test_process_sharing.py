@@ -7,6 +7,7 @@ import os
 import gymnasium
 import numpy as np
 import pytest
+from running import children
 from tried_envs import (
     AgreesByChance,
     Declared,
@@ -208,14 +209,11 @@ def test_worker_init_is_called_once_in_each_worker(tmp_path):
     assert [path.read_text() for path in files] == ["x", "x"]
 
 
-@pytest.mark.fresh_workers
 def test_no_process_of_a_trial_stays():
-    import psutil
-
     with corral.Pool(ClassCounter, 3, backend="process") as pool:
         pool.reset(seed=0)
         assert [row[1] for row in pool.step([0, 0, 0]).obs] == [1.0, 1.0, 1.0]
-    assert not psutil.Process().children()
+    assert not children()
 
 
 # Remembered ---------------------------------------------------------------------------

@@ -15,7 +15,7 @@ import gymnasium as gym
 import numpy as np
 import psutil
 import pytest
-from running import Script
+from running import Script, children
 
 import corral
 from corral.engine.executors import spawn
@@ -30,7 +30,7 @@ def nothing_left() -> Iterator[None]:
     before = psutil.Process().num_fds()
     yield
     gc.collect()
-    assert not psutil.Process().children(recursive=True)
+    assert not children()
     assert psutil.Process().num_fds() == before
 
 

@@ -103,6 +103,18 @@ SMALL = {
     "video": "never",
 }
 
+ROLLOUTS = {"n_steps": 16, "batch_size": 16, "n_epochs": 1}
+REPLAYED = {
+    **{"hidden": [8], "batch_size": 4, "updates": 2},
+    **{"replay_size": 1000, "random_steps": 16},
+}
+SIZES = {
+    "ppo": {**ROLLOUTS, "hidden": [8]},
+    "taac": {**ROLLOUTS, "hidden": 8, "embedding": 8},
+    "sac": REPLAYED,
+    "td3": REPLAYED,
+}
+
 
 @pytest.fixture(autouse=True)
 def kinds(here):
@@ -119,11 +131,12 @@ def kinds(here):
 def trained_as(settings, seen="", acted="", out="run"):
     kwargs = {"seen": seen, "acted": acted}
     chosen = {**SMALL, "env": "kinds:Kind", "env_kwargs": kwargs, **settings}
-    small = {"n_steps": 16, "batch_size": 16, "n_epochs": 1, "hidden": [8]}
-    if "ppo" in settings.get("learner", "ppo"):
-        chosen = {**{f"ppo.{key}": value for key, value in small.items()}, **chosen}
-    elif (name := settings["learner"]) != "taac":
-        chosen |= {f"{name}.replay_size": 1000, f"{name}.random_steps": 16}
+    learner = settings.get("learner", "ppo")
+    name = "ppo" if "ppo" in learner else learner
+    small = {f"{name}.{key}": value for key, value in SIZES[name].items()}
+    if f"{name}.architecture" in settings:
+        small |= {f"{name}.memory_size": 8, f"{name}.sequence_length": 8}
+    chosen = {**small, **chosen}
     Path("empty.yaml").write_text("")
     with begin("empty.yaml", chosen, out=Path(out)) as training:
         training.run()

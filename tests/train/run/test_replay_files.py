@@ -217,7 +217,19 @@ def source():
     return write
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=str)
+# Any two of learner, architecture and overlap: the others are those of both.
+PAIRS = {("sac", "memory", 0), ("sac", "markov", 1)}
+PAIRS |= {("td3", "memory", 1), ("td3", "markov", 0)}
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(one, marks=() if one in PAIRS else pytest.mark.slow)
+        for one in KINDS
+    ],
+    ids=str,
+)
 def test_two_updates_and_two_more_are_four(kind, source):
     whole = lead(begin(source(kind), {}, out=Path("whole")), 4)
     parts = lead(begin(source(kind), {}, out=Path("parts")), 3)

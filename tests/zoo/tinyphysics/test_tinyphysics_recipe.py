@@ -70,6 +70,7 @@ def test_an_update_later_there_is_a_report_and_a_best_policy(sequential):
     assert found["eval/pid_cost"] == cloned["eval/pid_cost"]
 
 
+@pytest.mark.first
 @pytest.mark.parametrize(
     "settings",
     [{"backend": "serial"}, {"backend": "process", "workers": 2}],
