@@ -90,6 +90,11 @@ def test_settings_are_read_as_yaml(text, expected):
             {"ppo.lrr": 1},
             "unknown key ppo.lrr (with value 1); did you mean ppo.lr?",
         ),
+        (
+            "cartpole",
+            {"taac": {"heads": 2}},
+            "these are settings of learner: taac, and this run has another one",
+        ),
         ("cartpole", {"lr": 1, "ppo.lr": 2}, "lr is given twice: 1 and ppo.lr: 2"),
         (
             "cartpole",
