@@ -338,6 +338,7 @@ def put(values: dict[str, Any], key: str, value: Any, where: str) -> None:
             raise OptionError(
                 f"{where}: {key} cannot be set: {group} is {values!r}, not a group"
             )
+    values.pop(last, None)  # of a setting and its other names, the last one counts
     values[last] = value
 
 
