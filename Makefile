@@ -59,8 +59,10 @@ conformance: $(VENV)/.conformance  ## Gymnasium's and SB3's own tests on our cla
 	$(BIN)/python -m conformance.stateful
 
 integrations: $(INTEGRATIONS)/agilerl/.done $(INTEGRATIONS)/wandb/.done  ## AgileRL's and W&B's tests.
-	OMP_NUM_THREADS=1 $(INTEGRATIONS)/agilerl/bin/python -m pytest -q tests/api/agilerl
-	OMP_NUM_THREADS=1 $(INTEGRATIONS)/wandb/bin/python -m pytest -q -k wandb \
+	OMP_NUM_THREADS=1 $(INTEGRATIONS)/agilerl/bin/python -m pytest -q \
+		-o faulthandler_timeout=600 tests/api/agilerl
+	OMP_NUM_THREADS=1 $(INTEGRATIONS)/wandb/bin/python -m pytest -q \
+		-o faulthandler_timeout=600 -k wandb \
 		tests/train/run/test_wandb_runs.py tests/train/sinks/test_sinks.py
 
 bench: $(VENV)/.test  ## Measure every claim of benchmarks/README.md (minutes).

@@ -73,6 +73,12 @@ def test_without_a_command_the_commands_are_named(capsys, arguments):
     assert "COMMAND" in capsys.readouterr().err
 
 
+def test_a_setting_without_its_flag_is_told_how_it_is_written(capsys):
+    with pytest.raises(SystemExit):
+        command_line.main(["train", "cartpole", "num_envs=4"])
+    assert "; a setting is written --set num_envs=4" in capsys.readouterr().err
+
+
 def test_help_says_what_the_columns_mean(capsys):
     with pytest.raises(SystemExit) as end:
         command_line.main(["bench", "--help"])

@@ -426,6 +426,17 @@ def test_a_window_without_a_display_is_refused(monkeypatch):
         env.reset(seed=0)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="displays are named on Linux")
+def test_a_display_that_does_not_answer_is_no_window_that_nobody_sees(monkeypatch):
+    pytest.importorskip("pygame", reason="it opens the window")
+    monkeypatch.delenv("SDL_VIDEODRIVER", raising=False)
+    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
+    monkeypatch.setenv("DISPLAY", ":987")
+    env = box_jump.parallel_env(render_mode="human")
+    with pytest.raises(OptionError, match="a window cannot be opened here"):
+        env.reset(seed=0)
+
+
 def test_a_pool_names_the_task_that_does_not_fit():
     envs = corral.make_multi(
         "corral.zoo.box_jump:parallel_env",

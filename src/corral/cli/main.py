@@ -45,7 +45,7 @@ FAULT, MISTAKE, INTERRUPTED = 1, 2, 130
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status."""
     given = sys.argv[1:] if argv is None else list(argv)
-    arguments = parser().parse_args(given)
+    arguments = _parsed(given)
     arguments.line = ["corral", *given]
     try:
         if arguments.need is not None:
@@ -69,6 +69,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         else:
             print(f"corral {arguments.command}: {said}", file=sys.stderr)
         return MISTAKE if isinstance(error, UsageError) else FAULT
+
+
+def _parsed(given: list[str]) -> argparse.Namespace:
+    reader = parser()
+    arguments, unknown = reader.parse_known_args(given)
+    if unknown:
+        bare = [one for one in unknown if "=" in one and not one.startswith("-")]
+        train = bare and given[0] == "train"
+        hint = f"; a setting is written --set {bare[0]}" if train else ""
+        reader.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+    return arguments
 
 
 def parser() -> argparse.ArgumentParser:

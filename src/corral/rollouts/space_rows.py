@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -69,10 +70,11 @@ class SpaceParts:
         self.parts = tuple(_walk(self._codec, ()))
         # Whether a batch is one array.
         self.plain = isinstance(self._codec, ArrayCodec)
+        self._join = _joiner(self._codec)
 
     def joined(self, arrays: Sequence[Any]) -> Any:
         """The arrays in the space's structure, with any number of leading axes."""
-        return arrays[0] if self.plain else _structured(self._codec, iter(arrays))
+        return arrays[0] if self.plain else self._join(iter(arrays))
 
     def batch(self, arrays: Sequence[Array]) -> Any:
         """A batch as pools return it, from the arrays of its parts."""
@@ -191,12 +193,21 @@ def _walk(codec: Codec, path: tuple[Any, ...]) -> Iterator[SpacePart]:
         yield SpacePart(path, OBJECT_DTYPE, ())
 
 
-def _structured(codec: Codec, arrays: Iterator[Any]) -> Any:
+def _joiner(codec: Codec) -> Callable[[Iterator[Any]], Any]:
+    """Made once: what a codec is takes longer to find out than its arrays to join."""
     if isinstance(codec, PackedCodec):
-        return _structured(codec.inner, arrays)
-    if isinstance(codec, CompositeCodec):
-        return codec.join([_structured(part.codec, arrays) for part in codec.parts])
-    return next(arrays)
+        return _joiner(codec.inner)
+    if not isinstance(codec, CompositeCodec):
+        return next
+    return partial(_join, codec.join, [_joiner(part.codec) for part in codec.parts])
+
+
+def _join(
+    join: Callable[[list[Any]], Any],
+    parts: list[Callable[[Iterator[Any]], Any]],
+    arrays: Iterator[Any],
+) -> Any:
+    return join([part(arrays) for part in parts])
 
 
 def _split(codec: Codec, batch: Any, count: int) -> Iterator[Array]:

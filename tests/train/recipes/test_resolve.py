@@ -90,6 +90,11 @@ def test_settings_are_read_as_yaml(text, expected):
             {"ppo.lrr": 1},
             "unknown key ppo.lrr (with value 1); did you mean ppo.lr?",
         ),
+        (
+            "cartpole",
+            {"taac": {"heads": 2}},
+            "these are settings of learner: taac, and this run has another one",
+        ),
         ("cartpole", {"lr": 1, "ppo.lr": 2}, "lr is given twice: 1 and ppo.lr: 2"),
         (
             "cartpole",
@@ -162,3 +167,10 @@ def test_a_device_that_is_none_is_told(name):
 def test_a_setting_without_key_or_value_is_told(text):
     with pytest.raises(OptionError, match="write key=value"):
         setting(text)
+
+
+def test_of_a_setting_and_its_other_name_the_last_one_counts(tmp_path):
+    path = tmp_path / "both.yaml"
+    path.write_text("env: CartPole-v1\nnum_envs: 2\n")
+    assert resolve(str(path), {"n_envs": 3}).num_envs == 3
+    assert resolve(str(path), {"n_envs": 3, "num_envs": 4}).num_envs == 4

@@ -1,6 +1,9 @@
 """Envs with agents for runs that take no time, as a user has them in a module."""
 
 AGENTS = '''
+import os
+import signal
+
 import gymnasium
 import numpy as np
 from gymnasium import spaces
@@ -111,4 +114,29 @@ class Nobody(Crew):
     """Has no agents."""
     def __init__(self):
         super().__init__(most=0)
+
+class Led(Crew):
+    """Its masks say where its episode began; can be told to take its process down."""
+    first, doomed = 0, False
+
+    def lead(self, first):
+        self.first = first
+
+    def doom(self):
+        self.doomed = True
+
+    def reset(self, seed=None, options=None):
+        self.began = self.first
+        return super().reset(seed, options)
+
+    def look(self):
+        found = super().look()
+        self.shown = dict.fromkeys(self.possible_agents, self.began)
+        return {a: {"observation": np.full(3, self.began, np.float32),
+                    "action_mask": self.mask(a)} for a in found}
+
+    def step(self, actions):
+        if self.doomed:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().step(actions)
 '''

@@ -273,6 +273,32 @@ def test_stable_baselines3_plays_in_turn():
 # Teams that change --------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("view", ["shared", "joint"])
+def test_agents_of_a_restarted_env_learn_of_the_curriculum(view):
+    """What they see, and what they may do, in the episode that begins with it."""
+    pytest.importorskip("sb3_contrib")
+
+    def curriculum(venv, steps):
+        venv.env_method("lead", 1)
+
+    asked = {"env": "agent_envs:Led", "learner": MASKABLE, "view": view}
+    config = resolve(
+        "run.yaml",
+        {**asked, "env_kwargs": {"masks": "obs", "die": False}, "ppo.batch_size": 8}
+        | {"backend": "process", "on_fault": "restart"},
+    )
+    parts = build(config, curriculum=curriculum)
+    with parts.pool as pool:
+        parts.collector.collect(8)
+        pool.call("doom", slots=[1])
+        lost = parts.collector.collect(8).valid
+        assert lost.sum(axis=0).tolist() == [8, 7]
+        assert [fault.kind for fault in pool.faults] == ["died"]
+        seen = parts.learner.model.rollout_buffer.observations
+        seen = seen["observation"] if isinstance(seen, dict) else seen
+        assert (seen == seen[0]).all()
+
+
 @pytest.mark.parametrize("view", ["shared", "joint", "team"])
 def test_how_many_play_is_an_episodes_task(view):
     """As box_jump has it: a pool whose `sample_task` draws the number of agents."""

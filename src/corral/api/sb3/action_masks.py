@@ -13,11 +13,14 @@ imports neither Stable-Baselines3 nor torch.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import copy, deepcopy
 from typing import TYPE_CHECKING, Any
 
 import gymnasium
 import numpy as np
+
+from corral.errors import OptionError
 
 if TYPE_CHECKING:
     from corral.engine.pool import Pool
@@ -126,3 +129,33 @@ class LastMasks:
             return [copy(masks) for masks in self._masks]
         self.expected = self._carried  # even if an env fails: the others carry theirs
         return list(self._pool.apply(masks_of, self._carried))
+
+
+class StepMasks:
+    """Masks that come with observations: no env is asked for them.
+
+    Args:
+        read: the masks of all rows in the last step; None without one.
+    """
+
+    expected = False
+
+    def __init__(self, read: Callable[[], Any]) -> None:
+        self._read = read
+
+    def take(self, infos: list[dict[str, Any]]) -> None:
+        """Infos have none."""
+
+    @property
+    def are_current(self) -> bool:
+        """Whether there are any."""
+        return self._read() is not None
+
+    def ask(self) -> list[Any]:
+        """The masks of all rows."""
+        masks = self._read()
+        if masks is None:
+            raise OptionError(
+                "there are no action masks: call reset first; actions must be Discrete"
+            )
+        return list(masks.astype(bool))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from itertools import compress
 from typing import Any
 
@@ -18,12 +19,13 @@ from numpy.typing import NDArray
 from corral.api.gymnasium.errors import raise_for, translated
 from corral.api.pool_env import PoolAttributes, at_position, owned
 from corral.api.sb3 import env_calls as reach
-from corral.api.sb3.action_masks import METHOD, LastMasks, inner, outside
+from corral.api.sb3.action_masks import METHOD, LastMasks, StepMasks, inner, outside
 from corral.core import Step
 from corral.engine.executors.contract import closed_on_error
 from corral.engine.executors.serial import EnvList
 from corral.engine.layout.infos import NO_INFOS
 from corral.engine.pool import Pool
+from corral.engine.tree import mapped
 from corral.errors import ClosedError, CorralError, OrderError, SpaceMismatch, requires
 
 with requires("this needs Stable-Baselines3 ({error}): pip install 'corral[sb3]'"):
@@ -40,7 +42,7 @@ class CorralVecEnv(PoolAttributes, VecEnv):  # type: ignore[misc]
         self.layout = pool.layout
         # Whether a step was sent whose results were not received yet.
         self.waiting = False
-        self._masks = LastMasks(pool)
+        self._masks: LastMasks | StepMasks = LastMasks(pool)
         self._here = pool.layout.backend != "process"
         spec = pool.spec
         with closed_on_error(pool):
@@ -74,6 +76,23 @@ class CorralVecEnv(PoolAttributes, VecEnv):  # type: ignore[misc]
         self._last = step
         self.reset_infos = self._infos_of(step)
         return owned(step.obs)
+
+    def begin_again(
+        self, rows: NDArray[np.intp], seeds: Sequence[int]
+    ) -> tuple[NDArray[np.intp], Any]:
+        """Reset some rows between two steps, and return them with what they see."""
+        with translated():
+            step = self.pool.reset(rows, seeds=seeds)
+        last = self._last
+        assert last is not None, "a step came before"
+
+        def renewed(whole: Any, new: Any) -> Any:
+            whole = whole.copy()  # the pool's own
+            whole[rows] = new
+            return whole
+
+        self._last = replace(last, obs=mapped(renewed, last.obs, step.obs))
+        return rows, step.obs
 
     # Step -----------------------------------------------------------------------------
 
@@ -168,10 +187,12 @@ class CorralVecEnv(PoolAttributes, VecEnv):  # type: ignore[misc]
         **method_kwargs: Any,
     ) -> list[Any]:
         """Call a method, wherever in the wrappers it is."""
-        plain = indices is None and not method_args and not method_kwargs
-        if plain and method_name == METHOD:
+        plain = not method_args and not method_kwargs
+        known = indices is None or self._masks.are_current
+        if plain and known and method_name == METHOD:
             with translated():
-                return self._masks.ask()
+                masks = self._masks.ask()
+            return [masks[slot] for slot in self._slots(indices)]
         return self._ask(indices, reach.call, method_name, method_args, method_kwargs)
 
     def env_is_wrapped(

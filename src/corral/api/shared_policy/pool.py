@@ -65,8 +65,9 @@ class SharedPool(PoolOwner):
         self._return = np.zeros(shape)
         self._length = np.zeros(shape, np.int32)
         self._seed = np.full(shape, -1, np.int64)
-        # The last Step, if it had all envs.
+        # The last Step, if it had all envs; otherwise the masks after it, if known.
         self._multi: MultiStep | None = None
+        self._masks: Bools | None = None
         self.spec = replace(
             pool.spec,
             observation_space=self._spaces.observation_space,
@@ -112,8 +113,8 @@ class SharedPool(PoolOwner):
     @property
     def action_masks(self) -> NDArray[np.bool_] | None:
         """The valid actions of each row; None if actions are not Discrete."""
-        if self._multi is None:  # or if not all rows were seen
-            return None
+        if self._multi is None:
+            return self._masks
         return self._spaces.masks(self._multi.action_mask, self.pool.num_envs)
 
     def for_envs(self, policy: Any) -> SharedPolicy:
@@ -304,7 +305,9 @@ class SharedPool(PoolOwner):
         self._length[envs] = np.where(started, 0, lengths)
         self._alive[envs] = alive
         self._follow_seeds(step)
-        self._multi = multi if len(envs) == len(self._alive) else None
+        whole = len(envs) == len(self._alive)
+        self._masks = None if whole else self._renewed_masks(multi, envs)
+        self._multi = multi if whole else None
         infos, final_infos = self._row_infos(step, ended)
         obs = finals = self._spaces.rows(multi.obs, multi.alive, len(envs))
         if ended.any():
@@ -325,6 +328,17 @@ class SharedPool(PoolOwner):
             infos=infos,
             final_infos=final_infos,
         )
+
+    def _renewed_masks(self, multi: MultiStep, envs: NDArray[np.intp]) -> Bools | None:
+        """The masks of all rows, after a step of these envs."""
+        known = self.action_masks
+        if known is None:
+            return None
+        by_env = known.reshape(self.pool.num_envs, self.agents, -1).copy()
+        masks = self._spaces.masks(multi.action_mask, len(envs))
+        assert masks is not None, "those of all envs were known"
+        by_env[envs] = masks.reshape(len(envs), self.agents, -1)
+        return by_env.reshape(known.shape)
 
     def _follow_seeds(self, step: Step) -> None:
         """Make each agent's seed from the env's: agents draw different numbers."""

@@ -7,13 +7,15 @@ from collections.abc import Sequence
 from itertools import compress
 from typing import Any, cast
 
+import numpy as np
+from numpy.typing import NDArray
+
 from corral.api.gymnasium.errors import translated
-from corral.api.sb3.action_masks import METHOD
+from corral.api.sb3.action_masks import StepMasks
 from corral.api.sb3.env import CorralVecEnv, Indices
 from corral.api.shared_policy.pool import SharedPool
 from corral.core import Step
 from corral.engine.pool import Pool
-from corral.errors import OptionError
 
 
 class SharedVecEnv(CorralVecEnv):
@@ -31,6 +33,7 @@ class SharedVecEnv(CorralVecEnv):
         self._began = time.time()
         # A SharedPool has all methods of a pool that a vector env calls.
         super().__init__(cast(Pool, shared))
+        self._masks = StepMasks(lambda: shared.action_masks)
 
     @property
     def last_step(self) -> Step | None:
@@ -48,6 +51,14 @@ class SharedVecEnv(CorralVecEnv):
             }
         return infos
 
+    def begin_again(
+        self, rows: NDArray[np.intp], seeds: Sequence[int]
+    ) -> tuple[NDArray[np.intp], Any]:
+        """Reset some envs, and return their rows with what these see."""
+        agents = self.shared.agents
+        own = (rows[:, None] * agents + np.arange(agents)).ravel()
+        return super().begin_again(own, np.repeat(seeds, agents).tolist())
+
     # Calls: all rows of an env get its result -----------------------------------------
 
     def set_attr(self, attr_name: str, value: Any, indices: Indices = None) -> None:
@@ -55,31 +66,6 @@ class SharedVecEnv(CorralVecEnv):
         rows = self._slots(indices)
         with translated():
             self.shared.set_attr(attr_name, [value] * len(rows), slots=rows)
-
-    def has_attr(self, attr_name: str) -> bool:
-        """Whether all envs have the attribute; masks come with the steps."""
-        if attr_name == METHOD:
-            return self.shared.action_masks is not None
-        return super().has_attr(attr_name)
-
-    def env_method(
-        self,
-        method_name: str,
-        *method_args: Any,
-        indices: Indices = None,
-        **method_kwargs: Any,
-    ) -> list[Any]:
-        """Call a method of the env of each row."""
-        if method_name != METHOD:
-            return super().env_method(
-                method_name, *method_args, indices=indices, **method_kwargs
-            )
-        masks = self.shared.action_masks
-        if masks is None:
-            raise OptionError(
-                "there are no action masks: call reset first; actions must be Discrete"
-            )
-        return [masks[row].copy() for row in self._slots(indices)]
 
     def get_images(self) -> Sequence[Any]:
         """One frame for each env."""

@@ -29,7 +29,7 @@ from corral.rollouts.normalise import not_finite
 from corral.rollouts.rollout import EpisodeSummary
 
 # Called with the VecEnv and the steps so far, before each rollout, and for envs that
-# were restarted in one: rows of the VecEnv are slots of its pool.
+# were restarted in one.
 Curriculum = Callable[[Any, int], None]
 SB3_INFO_KEYS = ("terminal_observation", "TimeLimit.truncated", "episode")
 
@@ -199,10 +199,10 @@ class SB3Collector(BaseCallback):  # type: ignore[misc]
         """Reset envs that were restarted: they began without the curriculum."""
         self._lead(self._steps)
         seeds = [self._seeds[slot] for slot in slots.tolist()]
-        obs = self._scales(self._pool.reset(slots, seeds=seeds).obs)
+        rows, obs = self._venv.begin_again(slots, seeds)
         # The model acts on these next; until then they are in its locals alone.
-        acted_on = self.locals["new_obs"]
-        mapped(lambda rows, new: rows.__setitem__(slots, new), acted_on, obs)
+        acted_on, scaled = self.locals["new_obs"], self._scales(obs)
+        mapped(lambda whole, new: whole.__setitem__(rows, new), acted_on, scaled)
 
     def _stacked(self) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         reward, valid = (np.stack(one) for one in zip(*self._rows, strict=True))

@@ -10,10 +10,11 @@ from typing import Any
 
 from gymnasium import spaces
 
-from corral.api.sb3.action_masks import METHOD
-from corral.api.sb3.env import CorralVecEnv, Indices
+from corral.api.sb3.action_masks import METHOD, StepMasks
+from corral.api.sb3.env import CorralVecEnv
 from corral.api.shared_policy.spaces import OBSERVATION
 from corral.engine.adapters.team import MASK_KEY, TEAM_KEY
+from corral.engine.pool import Pool
 from corral.errors import OptionError, requires
 from corral.learners.nets.encoders import mask_leaf
 from corral.learners.protocol import LearnerSetup
@@ -30,25 +31,12 @@ with requires(
 class MaskedVecEnv(CorralVecEnv):
     """A VecEnv whose `action_masks` are those of the last observations."""
 
-    def has_attr(self, attr_name: str) -> bool:
-        """Whether all envs have the attribute."""
-        return attr_name == METHOD or super().has_attr(attr_name)
+    def __init__(self, pool: Pool) -> None:
+        super().__init__(pool)
+        self._masks = StepMasks(self._seen)
 
-    def env_method(
-        self,
-        method_name: str,
-        *method_args: Any,
-        indices: Indices = None,
-        **method_kwargs: Any,
-    ) -> list[Any]:
-        """Call a method of each env; masks are at hand."""
-        if method_name != METHOD:
-            return super().env_method(
-                method_name, *method_args, indices=indices, **method_kwargs
-            )
-        assert self.last_step is not None, "masks of envs that were not reset"
-        masks = self.last_step.obs[MASK_KEY]
-        return [masks[slot].astype(bool) for slot in self._slots(indices)]
+    def _seen(self) -> Any:
+        return None if self._last is None else self._last.obs[MASK_KEY]
 
 
 class MaskedPredictor(Predictor):

@@ -34,8 +34,10 @@ class NumpyActor:
     """What an actor computes, in arrays that are views of its weights."""
 
     def __init__(self, actor: Actor) -> None:
-        self._actor = actor
         attention = actor.attention
+        # Kept apart: a module takes long to look up its attributes.
+        self._heads, self._own = attention.heads, actor.own_embedding
+        self._normalised = actor.head.normalised
         self._embedding = views_of(actor.embedding.layers)
         self._attention = views_of(
             [attention.query, attention.key, attention.value, attention.output]
@@ -47,30 +49,29 @@ class NumpyActor:
         """The head's outputs, `(rows x agents, ...)`; arguments as of the actor's."""
         embedded = _through(self._embedding, obs)
         attended = self._attended(embedded, present)
-        own = self._actor.own_embedding
-        seen = np.concatenate([attended, embedded], -1) if own else attended
+        seen = np.concatenate([attended, embedded], -1) if self._own else attended
         outputs = _through(self._last, _leaky(_through(self._body, seen)))
         if allowed is not None:
             forbidden = ~allowed & allowed.any(-1, keepdims=True)
             outputs[forbidden] = FORBIDDEN
-        flat = outputs.reshape(-1, outputs.shape[-1])
-        found: Array = self._actor.head.normalised(flat)
+        found: Array = self._normalised(outputs.reshape(-1, outputs.shape[-1]))
         return found
 
     def _attended(self, x: Array, present: Array) -> Array:
         rows, agents, width = x.shape
         *inner, last = self._attention
-        heads = (rows, agents, self._actor.attention.heads, -1)
+        heads = (rows, agents, self._heads, -1)
         query, key, value = (
             _through([layer], x).reshape(heads).swapaxes(1, 2) for layer in inner
         )
         scores = query @ key.swapaxes(2, 3)
         scores *= np.float32(1 / math.sqrt(query.shape[-1]))
-        hidden = ~(present[:, None, None, :] | np.eye(agents, dtype=np.bool_))
-        np.putmask(scores, np.broadcast_to(hidden, scores.shape), -np.inf)
-        scores -= scores.max(-1, keepdims=True)
+        if not present.all():
+            hidden = ~(present[:, None, None, :] | np.eye(agents, dtype=np.bool_))
+            np.putmask(scores, np.broadcast_to(hidden, scores.shape), -np.inf)
+        scores -= np.maximum.reduce(scores, -1, keepdims=True)
         shares = np.exp(scores, out=scores)
-        shares /= shares.sum(-1, keepdims=True)
+        shares /= np.add.reduce(shares, -1, keepdims=True)
         mixed = (shares @ value).swapaxes(1, 2).reshape(rows, agents, width)
         return _through([last], mixed)
 

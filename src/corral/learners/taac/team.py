@@ -8,6 +8,7 @@ row, or in `final_obs` where the episode ended.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -93,12 +94,13 @@ class TeamSpaces:
             allowed = allowed.astype(np.bool_) | ~alive[..., None]
         unlimited = allowed is None or bool(allowed.all())
         obs = self.flat(leaves["obs"], alive.shape)
-        obs[~alive] = 0.0
+        if not alive.all():
+            obs[~alive] = 0.0
         return obs, alive, None if unlimited else allowed
 
     def flat(self, obs: Any, shape: tuple[int, ...]) -> Floats:
         """Observations as `(*shape, numbers)`, in memory of their own."""
-        space, count = self.group.observation_space, int(np.prod(shape))
+        space, count = self.group.observation_space, math.prod(shape)
         if isinstance(space, (spaces.Dict, spaces.Tuple)):
             obs = _one_axis(space, obs, len(shape))
         rows = flat_batch(space, obs, count)

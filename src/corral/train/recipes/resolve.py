@@ -18,7 +18,7 @@ from typing import Any, get_args, get_origin
 
 from corral.errors import OptionError, requires
 from corral.learners.protocol import Learner
-from corral.learners.registry import learner_class
+from corral.learners.registry import LEARNERS, learner_class
 from corral.train.recipes import MODULES, RECIPES, defaults_file
 from corral.train.recipes import trials as trial_settings
 from corral.train.recipes.config import RunConfig, with_group
@@ -338,6 +338,7 @@ def put(values: dict[str, Any], key: str, value: Any, where: str) -> None:
             raise OptionError(
                 f"{where}: {key} cannot be set: {group} is {values!r}, not a group"
             )
+    values.pop(last, None)  # of a setting and its other names, the last one counts
     values[last] = value
 
 
@@ -367,6 +368,9 @@ def _explained(kind: type[BaseModel], error: Mapping[str, Any]) -> tuple[str, st
         # A place in a union has the names of types behind the key.
         key = _written_key(error["loc"], set(known_keys(kind))) or key
         return f"{key} is {error['input']!r}: ", str(error["msg"])
+    if key in LEARNERS:
+        why = f"; these are settings of learner: {key}, and this run has another one"
+        return f"unknown key {key} (with value {error['input']!r})", why
     known = list(dict.fromkeys([*known_keys(kind), trial_settings.GROUP]))
     name = key.rpartition(".")[2]
     # As it was written, or in another group: lr -> ppo.lr.

@@ -32,6 +32,15 @@ class Window:
             pygame.display.init()
         except pygame.error as error:
             raise OptionError(f"a window cannot be opened here: {error}") from None
+        # Where no display answers, SDL draws in memory and says nothing.
+        unseen = pygame.display.get_driver() in ("offscreen", "dummy")
+        if unseen and not os.environ.get("SDL_VIDEODRIVER"):
+            pygame.display.quit()
+            named = [name for name in DISPLAYS if os.environ.get(name)]
+            given = ", ".join(f"{name}={os.environ[name]}" for name in named)
+            raise OptionError(
+                f"a window cannot be opened here: no display answers at {given}"
+            )
         pygame.display.set_caption(title)
         self._clock = pygame.time.Clock()
         self.closed = False

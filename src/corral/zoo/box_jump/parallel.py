@@ -17,7 +17,15 @@ from corral.errors import requires
 from corral.train.sinks.window import Window
 from corral.zoo.box_jump.picture import Frame, picture_of
 from corral.zoo.box_jump.rewards import MODES, Moment
-from corral.zoo.box_jump.world import ACTIONS, SEEN, WIDTH, Rules, World, seen
+from corral.zoo.box_jump.world import (
+    ACTIONS,
+    SEEN,
+    WIDTH,
+    Places,
+    Rules,
+    World,
+    seen,
+)
 
 with requires("the boxes need PettingZoo ({error}): pip install 'corral[box_jump]'"):
     from pettingzoo import ParallelEnv
@@ -196,7 +204,8 @@ class BoxJump(ParallelEnv):  # type: ignore[misc]
         """
         world, rules = self._begun(), self.rules
         world.push(actions)
-        heights, count = world.heights(), len(actions)
+        places, count = world.places(), len(actions)
+        heights = world.heights(places)
         steady = [world.can_jump(number) for number in range(count)]
         counted = steady if rules.reward_mode == "highest_stable" else [True] * count
         known = [one for one, counts in zip(heights, counted, strict=True) if counts]
@@ -204,7 +213,7 @@ class BoxJump(ParallelEnv):  # type: ignore[misc]
         moment = Moment(heights, steady, best - self._best, rules.max_timestep)
         each = count * rules.physics_steps_per_action
         rewards = [reward / each for reward in MODES[rules.reward_mode](moment)]
-        over = self._fallen(rewards)
+        over = self._fallen(rewards, places)
         world.move()
         self._best = best
         goal = rules.termination_max_height
@@ -212,11 +221,11 @@ class BoxJump(ParallelEnv):  # type: ignore[misc]
             return rewards, over
         return [one * rules.termination_reward_coef for one in rewards], True
 
-    def _fallen(self, rewards: list[float]) -> bool:
+    def _fallen(self, rewards: list[float], places: Places) -> bool:
         """Pay the boxes outside the field; returns whether that ends the episode."""
-        world, rules = self._begun(), self.rules
-        for number in range(len(rewards)):
-            if not world.outside(number):
+        rules = self.rules
+        for number, (x, _) in enumerate(places):
+            if 0 <= x <= WIDTH:
                 continue
             if rules.termination_on_fall:
                 rewards[number] = rules.penalty_fall_termination

@@ -45,6 +45,8 @@ TOP_SPEED = 2.0
 # A box may jump if its vertical speed was below this in so many steps in a row.
 CALM_SPEED, CALM_STEPS = 0.5, 10
 
+# Of the boxes' centres.
+Places = Sequence[tuple[float, float]]
 ACTIONS = STAY, LEFT, RIGHT, JUMP = range(4)
 
 
@@ -146,14 +148,14 @@ class World:
         """Whether a box has stood still vertically for long enough."""
         return self.calm[number] >= CALM_STEPS
 
-    def heights(self) -> list[float]:
+    def places(self) -> list[tuple[float, float]]:
+        """Where the centre of each box is."""
+        return [(at.x, at.y) for at in (body.position for body in self.bodies)]
+
+    def heights(self, places: Places) -> list[float]:
         """How many boxes above the floor each box is: 0 on the floor."""
         side = self._rules.box_height
-        return [(FLOOR - body.position.y - side / 2) / side for body in self.bodies]
-
-    def outside(self, number: int) -> bool:
-        """Whether a box has left the field."""
-        return not 0 <= self.bodies[number].position.x <= WIDTH
+        return [(FLOOR - y - side / 2) / side for _, y in places]
 
 
 # What a box sees ----------------------------------------------------------------------
@@ -168,8 +170,8 @@ SEEN = 11
 
 def seen(world: World, rules: Rules) -> list[list[float]]:
     """What each box sees of itself and its neighbours; see `parallel.BoxJump`."""
-    places = [(body.position.x, body.position.y) for body in world.bodies]
-    heights = world.heights()
+    places = world.places()
+    heights = world.heights(places)
     rows = []
     for number, body in enumerate(world.bodies):
         x, height, speed = places[number][0], heights[number], body.linearVelocity
@@ -190,27 +192,28 @@ def seen(world: World, rules: Rules) -> list[list[float]]:
 
 
 def _neighbours(
-    places: Sequence[tuple[float, float]], place: tuple[float, float], rules: Rules
+    places: Places, place: tuple[float, float], rules: Rules
 ) -> tuple[float, float, float, float]:
     """Distances to the nearest box on the left, on the right, above and below."""
     x, y = place
-    beside = [
-        other_x - x
-        for other_x, other_y in places
-        if abs(other_y - y) < rules.box_height - OVERLAP
-    ]
-    stacked = [
-        other_y - y
-        for other_x, other_y in places
-        if abs(other_x - x) < rules.box_width - OVERLAP
-    ]
+    wide, high = rules.box_width - OVERLAP, rules.box_height - OVERLAP
+    left = right = above = below = math.inf
+    for other_x, other_y in places:
+        across, down = other_x - x, other_y - y
+        if -high < down < high:  # beside it
+            if across < 0:
+                left = min(left, -across)
+            elif across > 0:
+                right = min(right, across)
+        if -wide < across < wide:
+            if down < 0:
+                above = min(above, -down)
+            elif down > 0:
+                below = min(below, down)
     return (
-        min((-away / WIDTH for away in beside if away < 0), default=1.0),
-        min((away / WIDTH for away in beside if away > 0), default=1.0),
-        min((-away / HEIGHT for away in stacked if away < 0), default=1.0),
+        1.0 if left == math.inf else left / WIDTH,
+        1.0 if right == math.inf else right / WIDTH,
+        1.0 if above == math.inf else above / HEIGHT,
         # Below there is always something.
-        min(
-            (away / HEIGHT for away in stacked if away > 0),
-            default=(FLOOR - y) / HEIGHT,
-        ),
+        (FLOOR - y if below == math.inf else below) / HEIGHT,
     )
