@@ -80,7 +80,7 @@ def test_losses_and_nodes_that_join():
         "a_killed_driver_leaves_nothing",
         "the_doctor_says_what_is_reachable",
         "modules_travel_in_a_working_dir",
-        "other_versions_are_refused_by_name",
+        "other_versions_of_packages_and_none_of_corral_are_refused",
         "bad_input_is_refused_in_seconds",
         "clusters_share_a_connection_until_the_last_is_closed",
         seconds=600,
