@@ -62,7 +62,8 @@ def test_the_guides_example_has_the_numbers_of_one_machine(tmp_path):
     assert 'address="local"' in block
     (tmp_path / "example.py").write_text(block + COMPARED)
     with tempfile.TemporaryDirectory(prefix="corral-ray-", dir="/tmp") as folder:
-        told = {"RAY_TMPDIR": folder, "RAY_USAGE_STATS_ENABLED": "0"}
+        # Ray writes a token to the home folder.
+        told = {"RAY_TMPDIR": folder, "RAY_USAGE_STATS_ENABLED": "0", "HOME": folder}
         said = output_of(str(tmp_path / "example.py"), seconds=170, **told)
     assert "(128, 16) node " in said
 
