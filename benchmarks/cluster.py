@@ -104,10 +104,14 @@ def tree(pid):
 
 
 def pairs(env, address, rounds, slots=SLOTS, **placed):
-    """Sites against a pool, in turns; both have the same number of workers."""
+    """Sites against a pool, in turns; both have the same number of workers.
+
+    A fragment has as many steps per core as one of 64 slots on two cores.
+    """
     options = dict(seed=0, isolation="shared", infos="final")
     asked = dict(address=address, **placed, **options)
     workers = placed["sites"] * placed["cpus_per_site"]
+    rows = max(1, ROWS[env] * SLOTS * workers // (2 * slots))
     own = psutil.Process().pid
     with (
         corral.Cluster(env, slots, **asked) as cluster,
@@ -116,8 +120,8 @@ def pairs(env, address, rounds, slots=SLOTS, **placed):
         policy = Drawn(pool.spec.action_space)
         sites = [one for site in cluster.stats().sites for one in tree(site.pid)]
         pids = [one.pid for one in pool.stats().workers]
-        there = Meter(cluster, policy, ROWS[env], [own, *sites])
-        here = Meter(pool, policy, ROWS[env], [own, *pids])
+        there = Meter(cluster, policy, rows, [own, *sites])
+        here = Meter(pool, policy, rows, [own, *pids])
         for _ in range(rounds):
             here.run()
             there.run()

@@ -36,6 +36,9 @@ import corral
 from corral.engine.worker.seeds import SeedDomain, episode_seed
 from corral.errors import ClusterError, FaultError, NodeLost, OptionError
 
+# Seconds: less than 1 where cores are free. Ray alone would take 5 s more for a process
+# that was stopped, and 40 s for those of a raylet.
+SOON = 3.0
 ROOMS = dict(sample_task=draw_task, infos="final", isolation="shared", seed=0)
 
 
@@ -77,7 +80,7 @@ def the_numbers_are_those_of_one_machine_also_after_a_loss(ray):
         on_nodes(three, 3)
         ours = collected(three, Walker())
         episodes_and_maps_too(three)
-        assert disturbed(three, kill_actor)["gone"] < 1.0
+        assert disturbed(three, kill_actor)["gone"] < SOON
     assert_same_rollouts(ours, local(Walker(), Rooms, 6))
 
 
@@ -155,15 +158,14 @@ def losses_are_noticed_and_a_node_that_joins_is_used(ray):
     options = {"on_node_loss": "restart", "fragment_timeout": 3.0, "workers": 1}
     with cluster_at(ray, Slow, 6, sites=3, **options) as cluster:
         on_nodes(cluster, 3)
-        # Ray alone would take 5 s more than the deadline.
-        assert disturbed(cluster, stop_actor)["gone"] < 4.0
-        assert disturbed(cluster, kill_raylet)["gone"] < 1.0
+        assert disturbed(cluster, kill_raylet)["gone"] < SOON
         collector = corral.Collector(cluster, Walker())
         collector.end_episodes(1)
         on_nodes(cluster, 2)
         join(ray, cluster)
         collector.end_episodes(2)
         on_nodes(cluster, 3)
+        assert disturbed(cluster, stop_actor)["gone"] < 3.0 + SOON
 
 
 def join(ray, cluster):
@@ -262,21 +264,29 @@ def _import_missing():
     import a_module_of_this_machine_alone  # noqa: F401
 
 
-def other_versions_are_refused_by_name(ray):
+def other_versions_of_packages_and_none_of_corral_are_refused(ray):
     """On a node where packages of other versions are found first."""
     with tempfile.TemporaryDirectory() as folder:
-        for name in ("numpy", "gymnasium"):
+        names = ("corral", "numpy", "gymnasium", "torch")
+        for name in names:
             about = Path(folder) / f"{name}-0.1.dist-info" / "METADATA"
             about.parent.mkdir()
             about.write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 0.1\n")
         node = raylets.add_node(ray, 3, wait=True, env_vars={"PYTHONPATH": folder})
-        here = {name: metadata.version(name) for name in ("numpy", "gymnasium")}
+        here = {name: metadata.version(name) for name in names}
         words = [f"{name} is {there} here and 0.1 on" for name, there in here.items()]
 
         def start():  # only there are 3 CPUs
             return cluster_at(ray, Rooms, 4, sites=1, cpus_per_site=3)
 
         refused(ClusterError, start, "other versions than this process", *words)
+        ray.remove_node(node)
+        hides = Path(folder) / "corral" / "__init__.py"
+        hides.parent.mkdir()
+        hides.write_text("raise ModuleNotFoundError('none of that name')")
+        node = raylets.add_node(ray, 3, wait=True, env_vars={"PYTHONPATH": folder})
+        text = "Corral cannot be imported there: ModuleNotFoundError: none of that name"
+        refused(ClusterError, start, text, "Install the same version")
         ray.remove_node(node)
 
 
@@ -359,7 +369,7 @@ def check_runs(ray, recipe, settings, counts):
 
 def a_run_learns_the_weights_of_one_machine(ray):
     settings = {**SMALL, **SCALED, "ppo.n_steps": 32, "total_steps": 9 * 6 * 32}
-    check_runs(ray, "cartpole", {**settings, **IN_ACTORS}, (1, 2, 3))
+    check_runs(ray, "cartpole", {**settings, **IN_ACTORS}, (1, 3))
 
 
 def a_run_of_ant_does_too(ray):
@@ -407,13 +417,12 @@ def a_killed_run_that_is_resumed_learns_the_same(ray):
     from corral.train.run.checkpoint import Checkpoint
     from corral.train.run.start import begin
 
-    rest = {"ppo.n_steps": 32, "total_steps": 40 * 6 * 32, "checkpoint_every": 2}
+    rest = {"ppo.n_steps": 32, "total_steps": 24 * 6 * 32, "checkpoint_every": 2}
     few = {"evaluate_every": 1000, "evaluate_episodes": 1, "final_episodes": 0}
-    settings = {**SMALL, **SCALED, **rest, **few}
+    settings = {**SMALL, **SCALED, **rest, **few, **IN_ACTORS}
     with runs_folder() as folder:
         given = [f"--set={key}={value}" for key, value in settings.items()]
         there = ["--cluster", "auto", "--set", "cluster.cpus_per_site=2"]
-        there += ["--set", "workers=1"]
         run, last = folder / "there", folder / "there" / "checkpoints" / "last.pt"
         driver = typed(ray, "train", "cartpole", f"--out={run}", *there, *given)
         while driver.poll() is None:
@@ -426,15 +435,15 @@ def a_killed_run_that_is_resumed_learns_the_same(ray):
         again = typed(ray, "train", f"--resume={run}", "--set", "cluster.sites=2")
         output, _ = again.communicate(timeout=120)
         assert again.returncode == 0, output[-4000:]
-        here = {**settings, "act_in": "workers", "backend": "serial"}
+        here = {**settings, "act_in": "workers"}
         with begin("cartpole", here, out=folder / "here") as training:
-            while training.progress.update < 40:
+            while training.progress.update < 24:
                 training.learn(training.collect())
                 if training.progress.update % 2 == 0:
                     training.checkpoint()
         ours, theirs = (Checkpoint.load(one) for one in (last, training.directory.last))
         print(f"killed after the checkpoint of update {killed_at}")
-        assert 2 <= killed_at < ours.update == theirs.update == 40
+        assert 2 <= killed_at < ours.update == theirs.update == 24
         assert_equal(ours.learner, theirs.learner)
         assert_equal(ours.normalisers, theirs.normalisers)
 

@@ -62,7 +62,8 @@ def test_the_guides_example_has_the_numbers_of_one_machine(tmp_path):
     assert 'address="local"' in block
     (tmp_path / "example.py").write_text(block + COMPARED)
     with tempfile.TemporaryDirectory(prefix="corral-ray-", dir="/tmp") as folder:
-        told = {"RAY_TMPDIR": folder, "RAY_USAGE_STATS_ENABLED": "0"}
+        # Ray writes a token to the home folder.
+        told = {"RAY_TMPDIR": folder, "RAY_USAGE_STATS_ENABLED": "0", "HOME": folder}
         said = output_of(str(tmp_path / "example.py"), seconds=170, **told)
     assert "(128, 16) node " in said
 
@@ -80,7 +81,7 @@ def test_losses_and_nodes_that_join():
         "a_killed_driver_leaves_nothing",
         "the_doctor_says_what_is_reachable",
         "modules_travel_in_a_working_dir",
-        "other_versions_are_refused_by_name",
+        "other_versions_of_packages_and_none_of_corral_are_refused",
         "bad_input_is_refused_in_seconds",
         "clusters_share_a_connection_until_the_last_is_closed",
         seconds=600,

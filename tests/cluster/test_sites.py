@@ -265,6 +265,34 @@ def test_restarts_are_counted_and_limited():
         engine.lose = {len(engine.calls)}
         with pytest.raises(NodeLost, match="given up after 1 restart"):
             collector.collect(2)
+        assert len(engine.hosts) == 1  # also none that waits to be used
+
+
+class Logged(InProcess):
+    """Remembers when hosts were started, and when answers were taken."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        self.log = []
+
+    def start(self, name, cpus, limit, node=None):
+        self.log.append(f"start {name}")
+        return super().start(name, cpus, limit, node)
+
+    def result(self, call):
+        if call.method == "call":
+            self.log.append(f"{call.args[0]} of {call.link.node.name}")
+        return super().result(call)
+
+
+def test_the_next_host_of_a_lost_site_starts_before_others_are_done():
+    engine = Logged({"a": 1, "b": 1})
+    with cluster_of(Rooms, 4, 2, engine, on_node_loss="restart", **ROOMS) as cluster:
+        collector = corral.Collector(cluster, Walker())
+        engine.log, engine.lose = [], {len(engine.calls) + 2}
+        collector.collect(2)
+    began = ["begin of a", "begin of b", "fill of a", "start site 0", "fill of b"]
+    assert engine.log[: len(began) + 1] == [*began, "build of a"]
 
 
 def test_a_site_may_be_lost_while_it_is_started_again():

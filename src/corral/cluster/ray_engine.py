@@ -40,6 +40,7 @@ CONNECT_SECONDS, ANSWER_SECONDS = 3.0, 6.0
 GRACE_SECONDS = 0.2
 # How often an actor looks for its raylet, where the system cannot tell it.
 WATCH_SECONDS = 0.2
+INSTALL = "Install the same version of corral, and of what it needs, on every node"
 
 # The engines of this process that use the connection, if one of them has made it.
 _users: set[int] = set()
@@ -410,6 +411,9 @@ def _reason(error: exceptions.RayError) -> str:
     if isinstance(error, exceptions.NodeDiedError):
         return "its node was lost"
     text = str(error)
+    if "failed to import on the worker" in text:
+        said = [line for line in text.splitlines() if "Error: " in line]
+        return f"Corral cannot be imported there: {said[-1].strip()}. {INSTALL}"
     if "creation task" in text:
         return f"its process could not start: {_line(error)}"
     if "node" in text and ("dead" in text or "died" in text or "terminated" in text):
@@ -422,12 +426,9 @@ def _line(error: BaseException) -> str:
     return lines[-1] if lines else type(error).__name__
 
 
-def _users_error(error: exceptions.RayTaskError) -> BaseException:
+def _users_error(error: exceptions.RayTaskError) -> SiteGone:
     """What was raised in an actor, outside all calls of a site."""
     cause = getattr(error, "cause", None)
     if isinstance(cause, ImportError) or "ModuleNotFoundError" in str(error):
-        return ClusterError(
-            f"Corral cannot be imported on a node: {_line(error)}. Install the same "
-            "version of corral on every node"
-        )
+        return SiteGone(f"it cannot be imported there: {_line(error)}. {INSTALL}")
     return SiteGone(_line(error))
