@@ -158,6 +158,7 @@ def change(line, column, text):
         (lambda lines: [*lines[:9], "1.0,2"], "too short"),
         (lambda lines: [*lines[:9], "1.0,2", *lines[10:]], "column aEgo, row 8"),
         (lambda lines: [], "no column vEgo; expected .* found nothing"),
+        (lambda lines: ["PK\3\4" + "\0" * 999], r"found 'PK\\x03\\x04(\\x00)+.{0,3}$"),
     ],
 )
 def test_a_bad_route_is_refused_with_file_and_column(data, edit, told):

@@ -106,9 +106,11 @@ def _columns(path: str, lines: list[Line]) -> dict[str, Floats]:
     header = [name.strip() for name in lines[0].cells] if lines else []
     for name in COLUMNS:
         if name not in header:
+            found = ", ".join(header) or "nothing"
+            shown = found if found.isprintable() else repr(found)
             raise OptionError(
                 f"the route {path} has no column {name}; expected "
-                f"{', '.join(COLUMNS)}, found {', '.join(header) or 'nothing'}"
+                f"{', '.join(COLUMNS)}, found {shown:.200}"
             )
     rows = lines[1:]
     if len(rows) < COST_END:
