@@ -107,6 +107,40 @@ def test_the_slot_comes_back_truncated_and_not_valid(make_pool, action: int) -> 
         assert step.obs[slot, :2].tolist() == [before.obs[slot, 0], 2.0]
 
 
+def all_held(pool: Pool) -> corral.Step:
+    """Every episode is over, and its last row was repeated."""
+    pool.reset()
+    for _ in range(LENGTH + 1):
+        step = pool.step(actions())
+    assert not step.valid.any() and step.terminated.all()
+    return step
+
+
+def test_held_slots_lose_nothing_with_their_worker(make_pool) -> None:
+    pool = make_pool(autoreset="hold")
+    before = all_held(pool)
+    os.kill(int(before.obs[0, 2]), signal.SIGKILL)
+    step = pool.step(actions())
+    np.testing.assert_array_equal(step.obs, before.obs)
+    assert not step.valid.any() and step.terminated.all() and not step.reward.any()
+    assert (pool.faults[-1].slot, pool.faults[-1].others) == (None, 0)
+    pool.send_reset([1])
+    pool.recv(slots=[1])
+    step = pool.step(actions(s1=KILL))
+    assert step.truncated.tolist() == [False, True, False, False]
+    assert (pool.faults[-1].slot, pool.faults[-1].others) == (1, 0)
+    np.testing.assert_array_equal(step.obs[0], before.obs[0])
+
+
+def test_an_error_names_no_episode_if_all_were_over(make_pool) -> None:
+    pool = make_pool(autoreset="hold", on_fault="raise")
+    before = all_held(pool)
+    os.kill(int(before.obs[0, 2]), signal.SIGKILL)
+    with pytest.raises(WorkerDied, match=r"^worker 0.*SIGKILL during step") as caught:
+        pool.step(actions())
+    assert "lost" not in str(caught.value) and "Episode" not in str(caught.value)
+
+
 @pytest.mark.parametrize("action", [RAISE, *DEADLY])
 def test_the_fault_is_in_the_info(make_pool, action: int) -> None:
     pool = make_pool()

@@ -8,6 +8,7 @@ with requires("learners need torch: pip install 'corral[train]'"):
     import torch
     from torch import nn
     from torch.nn import functional
+    from torch.optim.adam import adam
     from torch.overrides import TorchFunctionMode
 
-__all__ = ["TorchFunctionMode", "functional", "nn", "torch"]
+__all__ = ["TorchFunctionMode", "adam", "functional", "nn", "torch"]

@@ -112,9 +112,12 @@ def test_a_trial_is_an_episode_to_pools_and_episodes(backend):
 
 
 def test_mistakes_are_named():
-    with pytest.raises(OptionError, match="episodes is 0; a trial has at least one"):
-        corral.Trials(Counter(), episodes=0)
-    with pytest.raises(OptionError, match='choose "corral" or "varibad"'):
+    for odd in (0, 1.5, "2"):  # a trial of 1.5 episodes would not end
+        with pytest.raises(
+            OptionError, match=f"episodes is {odd!r}; it must be an int"
+        ):
+            corral.Trials(Counter(), episodes=odd)
+    with pytest.raises(OptionError, match="choose one of corral, varibad"):
         corral.Trials(Counter(), convention="both")
     with pytest.raises(OptionError, match=r"appends the task, and .* has no get_task"):
         corral.Trials(gymnasium.make("CartPole-v1"), oracle=True)

@@ -109,6 +109,21 @@ def test_a_sequence_of_one_is_a_transition_without_a_past(memory):
     assert losses[0] == pytest.approx((losses[1] + losses[2]) / 2, rel=1e-9)
 
 
+@pytest.mark.parametrize("memory", ["gru", "lstm"])
+def test_weights_of_a_memory_lie_where_cudnn_looks_for_them(memory):
+    """One after the other from the start of their storage; yet parts of the vector."""
+    agent = made_agent("td3", "memory", memory)
+    agent.update(batch_of(made_sample("td3", [5, 2]), CPU))
+    for net in agent.nets().values():
+        weights = list(net.history.memory.parameters())
+        start = weights[0].untyped_storage().data_ptr()
+        for weight in weights:
+            assert weight.data_ptr() == start
+            start += weight.nbytes
+    everything = torch.nn.utils.parameters_to_vector(agent.actor.parameters())
+    assert torch.equal(agent.optimisers()["actor"].vector, everything)
+
+
 def test_the_temperature_rises_while_the_entropy_is_too_low():
     for wanted, rises in ((100.0, True), (-100.0, False)):
         agent = made_agent("sac", "markov", "gru", target_entropy=wanted)

@@ -123,8 +123,11 @@ def test_remotes_speak_as_pipes_do(workers):
         remote.recv()
     workers.remotes[0].send(("get_attr", "episodes"))
     assert workers.remotes[0].recv() == 2
-    with pytest.raises(OptionError, match="'walk' is not one of reset, step"):
-        workers.remotes[0].send(("walk", None))
+    for odd in (("walk", None), ("reset",), "reset"):
+        with pytest.raises(
+            OptionError, match=r"env 0 was sent .*Commands: reset, step"
+        ):
+            workers.remotes[0].send(odd)
 
 
 def test_a_trial_ends_with_done_and_the_returns_of_its_episodes(workers):

@@ -11,7 +11,7 @@ with trials: `collect`, `run_episodes`, `evaluate`, restarts and replays.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import gymnasium
 import numpy as np
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from corral.core import NO_TASK
 from corral.engine.adapters.multi_agent import layer_with
 from corral.engine.adapters.task_delivery import TaskBy, TaskDelivery
+from corral.engine.keywords import check_choice, check_count
 from corral.errors import OptionError
 
 Convention = Literal["corral", "varibad"]
@@ -66,12 +67,8 @@ class Trials(gymnasium.Wrapper[Any, Any, Any, Any]):
         task_by: TaskBy | None = None,
     ) -> None:
         super().__init__(env)
-        if episodes < 1:
-            raise OptionError(f"episodes is {episodes}; a trial has at least one")
-        if convention not in ("corral", "varibad"):
-            raise OptionError(
-                f'convention is {convention!r}; choose "corral" or "varibad"'
-            )
+        check_count("episodes", episodes)
+        check_choice("convention", convention, get_args(Convention))
         self.episodes = episodes
         self._oracle = oracle
         self._previous = previous

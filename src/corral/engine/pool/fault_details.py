@@ -24,6 +24,8 @@ from corral.engine.layout.plan import (
 )
 from corral.engine.pool.actions import Actions
 from corral.engine.pool.state import PoolState
+from corral.engine.worker.autoreset import HOLD
+from corral.engine.worker.commands import WIDE_ACTIONS, Verb
 from corral.engine.worker.episode_plan import sampled_task
 from corral.engine.worker.letters import Unsendable
 from corral.engine.worker.rebuild_spec import RebuildSpec
@@ -165,11 +167,20 @@ class FaultDetails(Neighbourhood):
             return self.with_rebuild_spec(fault)
         if fault.command in QUESTION_COMMANDS and fault.slot is not None:
             return self.of_lost_slot(fault, fault.slot, asked)
+        shard = self.shards[fault.worker]
+        at_stake = [slot for slot in shard if not self._is_held(slot)]
         # The slot that it was running, if that is not done; else the first such slot.
-        late = self.state.unfinished(self.shards[fault.worker])
+        late = [slot for slot in self.state.unfinished(shard) if slot in at_stake]
+        fault = replace(fault, others=len(at_stake) - bool(late))
         if not late:
             return replace(fault, slot=None)
         return self.of_lost_slot(fault, fault.slot if fault.slot in late else late[0])
+
+    def _is_held(self, slot: int) -> bool:
+        """Whether the slot repeats the last row of an episode that is over."""
+        verb, mode = self.state.command(slot)
+        held = verb is Verb.STEP and mode % WIDE_ACTIONS == HOLD
+        return held and self.episode_is_over(slot)
 
     def of_lost_slot(
         self, fault: Fault, slot: int, asked: Asked | None = None

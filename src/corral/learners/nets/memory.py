@@ -35,6 +35,18 @@ class Memory(nn.Module):  # type: ignore[misc]
                 nn.init.orthogonal_(gate, generator=generator)
         self._weights = list(self.parameters())
 
+    def in_own_storage(self) -> None:
+        """Keep the weights where they are, in a storage that starts with them.
+
+        They must follow each other. cuDNN looks for them at the start of their storage;
+        elsewhere it warns, and copies them at every call.
+        """
+        counts = [weight.numel() for weight in self._weights]
+        all_ = self._weights[0].detach().as_strided((sum(counts),), (1,))
+        parts = torch.from_dlpack(all_).split(counts)
+        for weight, part in zip(self._weights, parts, strict=True):
+            weight.data = part.view_as(weight)
+
     def zeros(self, rows: int, device: Any = None) -> Any:
         """What is remembered at the start of an episode."""
         return torch.zeros(rows, self.width, device=device)

@@ -82,7 +82,7 @@ class Agent:
 
     def _follow(self) -> None:
         """Move the target nets a little towards the nets."""
-        self._target.lerp_(self._critic_optimiser.vector.detach(), self.settings.tau)
+        self._target.lerp_(self._critic_optimiser.vector, self.settings.tau)
 
     @staticmethod
     def _remembered(critic: CriticNet, batch: Batch, steps: slice) -> tuple[Any, Any]:
@@ -132,4 +132,4 @@ def _copied(net: Any) -> dict[str, Any]:
 def target_of(net: Any) -> tuple[Any, Any]:
     """A copy of a net that learns nothing by itself, and its weights as one vector."""
     target = copy.deepcopy(net).requires_grad_(False)
-    return target, as_vector(list(target.parameters()))
+    return target, as_vector(target, list(target.parameters()))

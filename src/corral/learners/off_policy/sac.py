@@ -93,8 +93,9 @@ class SAC(Agent):
             return torch.minimum(*self.critic.forward(*past, action))
 
     def _adapt(self, entropy: Any) -> None:
-        loss = self.log_alpha * (entropy - self._target_entropy)
-        self._alpha_optimiser.minimise(loss, self.settings.alpha_lr)
+        # The slope of log α (entropy - target).
+        slope = entropy - self._target_entropy
+        self._alpha_optimiser.descend(slope, self.settings.alpha_lr)
 
     def optimisers(self) -> dict[str, Optimiser]:
         """Return every optimiser by name."""

@@ -60,8 +60,7 @@ class TD3(Agent):
 
     def _follow(self) -> None:
         super()._follow()
-        vector = self._actor_optimiser.vector.detach()
-        self._actor_target.lerp_(vector, self.settings.tau)
+        self._actor_target.lerp_(self._actor_optimiser.vector, self.settings.tau)
 
     def nets(self) -> dict[str, nn.Module]:
         """Return every net by name."""

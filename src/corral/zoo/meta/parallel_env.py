@@ -29,11 +29,15 @@ class Remote:
         self._answers: list[Any] = []
         self._pending = ""
 
-    def send(self, message: tuple[str, Any]) -> None:
+    def send(self, message: Any) -> None:
         """Send a command and its argument: reset, step, get_attr, seed, close."""
+        pair = isinstance(message, (tuple, list)) and len(message) == 2
+        if not pair or message[0] not in COMMANDS:
+            raise OptionError(
+                f"env {self._slot} was sent {message!r:.80}; send a command and its "
+                f"argument, e.g. ('reset', task). Commands: {', '.join(COMMANDS)}"
+            )
         command, argument = message
-        if command not in COMMANDS:
-            raise OptionError(f"{command!r} is not one of {', '.join(COMMANDS)}")
         if self._pending:
             raise OrderError(
                 f"env {self._slot} was sent {command!r} before the answer to "
