@@ -74,7 +74,8 @@ class Evaluation:
 
     def __str__(self) -> str:
         failed = f", {len(self.failed)} failed" if self.failed else ""
-        shown = f"{score(self.mean, self.std)} over {len(self)} episodes"
+        episodes = "1 episode" if len(self) == 1 else f"{len(self)} episodes"
+        shown = f"{score(self.mean, self.std)} over {episodes}"
         success = self.success_rate
         succeeded = "" if success is None else f", success rate {rate(success)}"
         return f"{shown}{succeeded}{failed}"

@@ -39,7 +39,7 @@ def test_frames_are_shown_as_the_episodes_are_played(train, frames):
 def test_an_env_that_has_a_window_opens_its_own(train, frames, capsys):
     run = train(settings=SHORT)
     assert main(["eval", str(run.path), "--render", "--episodes", "1"]) == 0
-    assert "over 1 episodes" in capsys.readouterr().out
+    assert "over 1 episode" in capsys.readouterr().out
     assert not frames
 
 
