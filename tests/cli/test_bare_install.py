@@ -30,6 +30,7 @@ LINES = {
         **{name: "train" for name in RECIPES if name not in EXTRAS},
         "ant": "mujoco,train",
         "ant_dir": "mujoco,train",
+        "ant_dir_rl2": "mujoco,train",
         "box_jump": "box_jump",
         "bullet_pendulum": "bullet",
         "cheetah_vel": "mujoco,train",

@@ -23,6 +23,7 @@ ENVS = {
 # Name -> summary for `corral list`.
 RECIPES = {
     "ant_dir": "an ant in MuJoCo finds out in which direction to walk: trials, SAC",
+    "ant_dir_rl2": "the same ant with recurrent PPO, which learns it much sooner",
     "box_jump": "boxes jump onto each other to build a tower, with TAAC",
     "bullet_pendulum": "a wheeled pendulum in PyBullet, with SB3's PPO",
     "cheetah_vel": "a cheetah in MuJoCo finds out how fast to run: trials, SAC",
@@ -44,6 +45,7 @@ FILES = {
         name: f"meta/{name}.yaml"
         for name in (
             "ant_dir",
+            "ant_dir_rl2",
             "cheetah_vel",
             "pendulum_v",
             "point_robot",
@@ -64,6 +66,7 @@ MODULES = {
 # Name -> the extras that its env and learner need beside `train`.
 EXTRAS = {
     "ant_dir": ("mujoco",),
+    "ant_dir_rl2": ("mujoco",),
     "box_jump": ("box_jump",),
     "bullet_pendulum": ("bullet",),
     "cheetah_vel": ("mujoco",),
