@@ -57,6 +57,7 @@ class Training:
 
 NO_PPO = {key: None for key in SMALL if key.startswith("ppo.")}
 FEW_TASKS = {"trials.train_tasks": 3, "trials.eval_tasks": 2}
+RL2 = {"ppo.memory_size": 8, **FEW_TASKS}
 
 
 def off_policy(learner: str, steps: int, **settings: Any) -> dict[str, Any]:
@@ -101,6 +102,8 @@ TRAININGS = {
         "memory", {"ppo.memory": "lstm", "ppo.memory_size": 8}, slow=True
     ),
     "point_robot": Training("point_robot", off_policy("sac", 360, **FEW_TASKS)),
+    "point_robot_rl2": Training("point_robot_rl2", RL2),
+    "ant_dir_rl2": Training("ant_dir_rl2", RL2, ("mujoco",), slow=True),
     "pendulum_v": Training("pendulum_v", off_policy("td3", 600)),
     "ant_dir": Training(
         "ant_dir", off_policy("sac", 600, **FEW_TASKS), ("mujoco",), slow=True
