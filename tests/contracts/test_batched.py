@@ -297,7 +297,7 @@ def test_what_a_batch_cannot_do_is_refused_with_the_reason() -> None:
         Pool(herd, 2, batched=True, backend="serial", isolate_rng=True)
     with pytest.raises(OptionError, match="one factory"):
         Pool([herd, herd], batched=True, backend="serial")
-    with pytest.raises(OptionError, match=r"returns a gymnasium\.vector"):
+    with pytest.raises(OptionError, match=r"must return a gymnasium\.vector"):
         Pool(lambda num_envs: Sums(), 2, batched=True, backend="serial")
     with pytest.raises(OptionError, match=r"returned Herd .* with num_envs=2"):
         Pool(lambda num_envs: Herd(Sums, 3), 2, batched=True, backend="serial")
@@ -343,7 +343,7 @@ class Spoilt(Flock):
         (
             "step",
             lambda result: (*result[:4], {"x": [1, 2], "_x": np.array([True])}),
-            r'infos\["_x"\] is array\(\[ True\]\).* each of 2 slots',
+            r'infos\["_x"\] is array\(\[ True\]\).* each of the 2 slots',
         ),
     ],
 )

@@ -46,7 +46,7 @@ def forward_of(net: Any) -> Callable[[Any], Any]:
 def at_an_odd_address(net: Any) -> Any:
     """A copy whose weights are views of one vector, as a learner has them."""
     other = copy.deepcopy(net)
-    as_vector([nn.Parameter(torch.zeros(1)), *other.parameters()])
+    as_vector(other, [nn.Parameter(torch.zeros(1)), *other.parameters()])
     return other
 
 

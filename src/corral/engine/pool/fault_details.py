@@ -25,7 +25,6 @@ from corral.engine.layout.plan import (
 from corral.engine.pool.actions import Actions
 from corral.engine.pool.state import PoolState
 from corral.engine.worker.autoreset import HOLD
-from corral.engine.worker.commands import WIDE_ACTIONS, Verb
 from corral.engine.worker.episode_plan import sampled_task
 from corral.engine.worker.letters import Unsendable
 from corral.engine.worker.rebuild_spec import RebuildSpec
@@ -178,9 +177,7 @@ class FaultDetails(Neighbourhood):
 
     def _is_held(self, slot: int) -> bool:
         """Whether the slot repeats the last row of an episode that is over."""
-        verb, mode = self.state.command(slot)
-        held = verb is Verb.STEP and mode % WIDE_ACTIONS == HOLD
-        return held and self.episode_is_over(slot)
+        return self.state.is_stepped(slot, HOLD) and self.episode_is_over(slot)
 
     def of_lost_slot(
         self, fault: Fault, slot: int, asked: Asked | None = None

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from corral.engine.executors.contract import Executor
 from corral.engine.layout.plan import TICKET_MASK, Tickets
-from corral.engine.worker.commands import Verb
+from corral.engine.worker.commands import WIDE_ACTIONS, Verb
 from corral.errors import (
     ClosedError,
     CorralError,
@@ -420,6 +420,14 @@ class PoolState:
     def is_reset(self, slot: int) -> bool:
         """Whether the slot's last command was a reset."""
         return int(self._reset_at[slot]) == self.tickets.of(slot)
+
+    def is_stepped(self, slot: int, autoreset: int) -> bool:
+        """Whether the slot's last command was a step with this mode of autoreset."""
+        verb, mode = self._commands[slot].tolist()
+        if self._sent_at[slot] < self._whole_sent_at:
+            verb, mode = Verb.STEP, self._whole_mode
+        # A slot that only a site has stepped was sent no command.
+        return bool(verb == Verb.STEP and mode % WIDE_ACTIONS == autoreset)
 
     def command(self, slot: int) -> Command:
         """The slot's last command."""
