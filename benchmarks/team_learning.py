@@ -160,7 +160,7 @@ def collecting(seeds: range, steps: int) -> None:
     for act_in in ("caller", "workers"):
         ratios = []
         pools = [collector_of(count, act_in) for count in (1, 2)]
-        for _ in range(5):
+        for _ in range(15):
             speeds = [speed(collector, rows) for collector in pools]
             ratios.append(speeds[1] / speeds[0])
             print(f"{act_in}: {speeds[0]:.0f} and {speeds[1]:.0f} steps/s", flush=True)
