@@ -52,10 +52,8 @@ ALONE = {"final_episodes": 0, "video": "never"}
 SOLVED = 475.0
 MARGIN = 3.0
 """More than ten standard errors of random play's return in the grid world."""
-ADAPTED = 10.0
-"""Of 60 steps: several standard errors of the difference over 100 trials."""
-WALKS = 450.0
-"""In a trial of 400 steps; standing still gives 400."""
+ADAPTED = 4.5
+"""More than twice the standard error of the difference over 100 trials, 1.5 to 2.2."""
 BALANCED = 290.0
 """Of 300 steps."""
 
@@ -273,9 +271,6 @@ CLAIMS: dict[str, Callable[[Bench], list[Verdict]]] = {
     "pendulum": lambda bench: reaches(bench, "pendulum", "Pendulum-v1", -200.0),
     "memory": needs_memory,
     "point_robot_rl2": remembers_goals,
-    "ant_dir_rl2": lambda bench: reaches(
-        bench, "ant_dir_rl2", "ant_dir_rl2, standing still gives 400", WALKS
-    ),
     "ant": walks_like_its_peer,
     "grid_world_joint": lambda bench: beats_random_play(bench, "joint"),
     "grid_world_shared": lambda bench: beats_random_play(bench, "shared"),
