@@ -21,8 +21,9 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 from pydantic import AfterValidator, Field
 
-from corral.errors import CheckpointError, OptionError, TrainingDiverged
+from corral.errors import OptionError
 from corral.learners.minibatches import RolloutTensors, TensorBatch, minibatches
+from corral.learners.net_learning import NetLearning, kl, load_net
 from corral.learners.nets.actor_critic import ActorCritic
 from corral.learners.nets.encoders import split
 from corral.learners.nets.exported import (
@@ -130,7 +131,7 @@ CHECKED_VALUES = (
 # --- the learner ------------------------------------------------------------------
 
 
-class PPO:
+class PPO(NetLearning):
     """Learns a policy from rollouts that were collected with it.
 
     Args:
@@ -145,6 +146,8 @@ class PPO:
     It draws from its own generator; actions are drawn from the collector's.
     """
 
+    remedy = "lower lr or max_grad_norm, or normalise observations and rewards"
+
     def __init__(
         self,
         observation_space: spaces.Space[Any],
@@ -157,15 +160,10 @@ class PPO:
         network: OwnNetwork | Callable[..., Any] | None = None,
     ) -> None:
         self.config = config = PPOConfig() if config is None else config
-        self.total_steps = total_steps
         config.check_length(total_steps)
-        # Env steps learnt from.
-        self.steps = 0
-        self.updates = 0
+        self._start(seed, total_steps, device)
         self.observation_space = observation_space
         self.action_space = action_space
-        self.device = torch.device(device)
-        self._generator = torch.Generator().manual_seed(seed % 2**63)
         self.net = ActorCritic(
             observation_space,
             action_space,
@@ -191,8 +189,7 @@ class PPO:
             TrainingDiverged: something is not finite. The weights are as they were
                 before the minibatch in which that was found.
         """
-        done = self.steps / self.total_steps if self.total_steps else 0.0
-        self.steps += rollout.valid.size
+        done = self._count(rollout.valid.size)
         lr = scheduled(self.config.lr, self.config.lr_schedule, done)
         clip = scheduled(self.config.clip_range, self.config.clip_schedule, done)
         rows = self._rows(rollout)
@@ -253,7 +250,9 @@ class PPO:
             slopes.append((entropy, torch.full_like(value, -config.ent_coef / count)))
         norm = self._optimiser.backward(slopes)
         if not math.isfinite(norm):
-            raise self._diverged(rows, (outputs, value, policy.each, critic.each))
+            judged_values = (outputs, value, policy.each, critic.each)
+            named = zip(CHECKED_VALUES, judged_values, strict=True)
+            raise self._diverged([*rows.quantities(), *named])
         self._optimiser.step(lr, norm, config.max_grad_norm)
         return norm
 
@@ -312,21 +311,6 @@ class PPO:
             self._generator,
         )
 
-    def _diverged(
-        self, rows: RolloutTensors, judged: tuple[Any, ...]
-    ) -> TrainingDiverged:
-        """The error, with the first quantity that is not finite: causes come first."""
-        quantities = [*rows.quantities(), *zip(CHECKED_VALUES, judged, strict=True)]
-        quantities.append(("the gradient", torch.tensor(math.nan)))
-        wrong = ((name, one.detach()[~one.isfinite()]) for name, one in quantities)
-        name, value = next((name, one[0].item()) for name, one in wrong if len(one))
-        return TrainingDiverged(
-            f"{name} is {value} in update {self.updates + 1}, after {self.steps:,} "
-            "steps; the weights are as they were before that minibatch. Check that the "
-            "env's observations and rewards are finite and not very large; if they "
-            "are, lower lr or max_grad_norm, or normalise observations and rewards"
-        )
-
     # Save and load ----------------------------------------------------------------
 
     def policy_module(self, obs_norm: ObsNorm | None = None) -> Any:
@@ -339,24 +323,6 @@ class PPO:
             return ExportedPolicy(*parts).cpu()
         return RecurrentPolicy(memory, *parts).cpu()
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return everything that is needed to continue exactly."""
-        return {
-            "net": saved_net(self.net),
-            "optimiser": self._optimiser.state_dict(),
-            "generator": self._generator.get_state(),
-            "steps": self.steps,
-            "updates": self.updates,
-        }
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from a saved state of a learner with the same spaces and nets."""
-        load_net(self.net, state["net"])
-        self._optimiser.load_state_dict(state["optimiser"])
-        self._generator.set_state(state["generator"])
-        self.steps = state["steps"]
-        self.updates = state["updates"]
-
     def load_policy(self, state: dict[str, Any], log_std: float | None = None) -> None:
         """Start from the nets of another learner, and nothing else of it.
 
@@ -368,24 +334,6 @@ class PPO:
         if log_std is not None and isinstance(self.net.head, Gaussian):
             with torch.no_grad():
                 self.net.head.log_std.fill_(log_std)
-
-
-def saved_net(net: Any) -> dict[str, Any]:
-    """Return copies of a net's weights, by name."""
-    return {name: value.detach().clone() for name, value in net.state_dict().items()}
-
-
-def load_net(net: Any, saved: dict[str, Any]) -> None:
-    """Load saved weights; raise CheckpointError if they are those of another net."""
-    try:
-        net.load_state_dict(saved)
-    except RuntimeError as error:
-        reasons = str(error).splitlines()[1:] or [str(error)]
-        raise CheckpointError(
-            "the saved nets are not those of this learner: "
-            f"{'; '.join(reason.strip() for reason in reasons[:3])}. Use the "
-            "settings and the env that they were saved with"
-        ) from None
 
 
 # --- losses -----------------------------------------------------------------------
@@ -466,11 +414,6 @@ def update_metrics(
         "minibatches": float(len(norms)),
         "stopped_early": float(len(norms) < len(batches)),
     }
-
-
-def kl(log_ratio: Any) -> float:
-    """Estimate the KL divergence; never negative."""
-    return float((log_ratio.expm1() - log_ratio).mean())
 
 
 def explained_variance(rows: RolloutTensors, valid: NDArray[np.bool_]) -> float:

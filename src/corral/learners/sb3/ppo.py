@@ -23,8 +23,9 @@ from corral.api.sb3.env import CorralVecEnv
 from corral.api.shared_policy.policy import SharedPolicy
 from corral.engine.pool import Pool
 from corral.errors import OptionError
+from corral.learners.net_learning import load_net, saved_net
 from corral.learners.nets.own import OwnNetwork, joined, sampled_leaves
-from corral.learners.ppo import PPOConfig, load_net, saved_net
+from corral.learners.ppo import PPOConfig
 from corral.learners.ppo_learner import PPOSettings
 from corral.learners.protocol import LearnerSetup
 from corral.learners.sb3.collector import (

@@ -19,10 +19,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from corral.errors import OptionError, TrainingDiverged
+from corral.errors import OptionError
+from corral.learners.net_learning import NetLearning, kl, load_net
 from corral.learners.optimiser import Optimiser
 from corral.learners.policy import CHOSEN, LOG_PROB
-from corral.learners.ppo import kl, load_net, saved_net
 from corral.learners.ppo_learner import PPO_CHARTS
 from corral.learners.protocol import Learner, LearnerSetup, Rows
 from corral.learners.returns import gae
@@ -41,6 +41,10 @@ CHARTS = {
     "value_loss": ("Value loss", "Squared error of the critic's values of actions."),
     "conformity": ("Conformity", "Mean cosine similarity of what agents attend to."),
 }
+
+
+# What a minibatch computes, causes first.
+CHECKED_LOSSES = ("the policy loss", "the value loss", "the entropy")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +66,7 @@ class Samples:
         return Samples(*(part if part is None else part[places] for part in parts))
 
 
-class TAACLearner(Learner):
+class TAACLearner(NetLearning, Learner):
     """Team-attention actor-critic."""
 
     Config = TAACConfig
@@ -71,6 +75,7 @@ class TAACLearner(Learner):
     charts = CHARTS
     packages: ClassVar[tuple[str, ...]] = ("torch",)
     trains_teams = True
+    remedy = "lower taac.lr or taac.max_grad_norm"
 
     def __init__(self, setup: LearnerSetup) -> None:
         super().__init__(setup)
@@ -83,12 +88,7 @@ class TAACLearner(Learner):
                     f"gets as it is; set {name}: false"
                 )
         self.team = team = TeamSpaces.of(setup.spec)
-        self.total_steps = setup.total_steps
-        # Env steps learnt from.
-        self.steps = 0
-        self.updates = 0
-        self.device = torch.device(setup.device)
-        self._generator = torch.Generator().manual_seed(setup.seed % 2**63)
+        self._start(setup.seed, setup.total_steps, setup.device)
         space, config, generator = team.action_space, self.config, self._generator
         self._actions = ActionNumbers(space, config.baseline_samples)
         actor = Actor(team.numbers, space, config, generator)
@@ -113,9 +113,7 @@ class TAACLearner(Learner):
             TrainingDiverged: something is not finite. The weights are as they were
                 before the minibatch in which that was found.
         """
-        done = self.steps / self.total_steps if self.total_steps else 0.0
-        self.steps += rollout.valid.size
-        lr = self._lr(done)
+        lr = self._lr(self._count(rollout.valid.size))
         samples, explained = self._samples(rollout)
         seen = [self._learn(batch, lr) for batch in self._minibatches(samples)]
         self.updates += 1
@@ -163,7 +161,8 @@ class TAACLearner(Learner):
 
         norm = self._optimiser.backward([(loss, torch.ones_like(loss))])
         if not math.isfinite(norm):
-            raise self._diverged(policy_loss, value_loss, entropy)
+            losses = torch.stack([policy_loss, value_loss, entropy])[:, None]
+            raise self._diverged(zip(CHECKED_LOSSES, losses, strict=True))
         self._optimiser.step(lr, norm, config.max_grad_norm)
         moved = log_ratio.detach()[valid]
         clipped = moved.expm1().abs() > config.clip_range
@@ -176,18 +175,6 @@ class TAACLearner(Learner):
             "clip_fraction": float(clipped.float().mean()),
             "gradient_norm": norm,
         }
-
-    def _diverged(self, *losses: Any) -> TrainingDiverged:
-        names = ("the policy loss", "the value loss", "the entropy")
-        values = [(name, one.item()) for name, one in zip(names, losses, strict=True)]
-        values.append(("the gradient", math.nan))
-        name, value = next(pair for pair in values if not math.isfinite(pair[1]))
-        return TrainingDiverged(
-            f"{name} is {value} in update {self.updates + 1}, after {self.steps:,} "
-            "steps; the weights are as they were before that minibatch. Check that the "
-            "env's observations and rewards are finite and not very large; if they "
-            "are, lower taac.lr or taac.max_grad_norm"
-        )
 
     # Samples --------------------------------------------------------------------------
 
@@ -256,24 +243,6 @@ class TAACLearner(Learner):
         return torch.as_tensor(flat, device=self.device)
 
     # Save and load --------------------------------------------------------------------
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return everything that is needed to continue exactly."""
-        return {
-            "net": saved_net(self.net),
-            "optimiser": self._optimiser.state_dict(),
-            "generator": self._generator.get_state(),
-            "steps": self.steps,
-            "updates": self.updates,
-        }
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from a saved state of a learner with the same team and nets."""
-        load_net(self.net, state["net"])
-        self._optimiser.load_state_dict(state["optimiser"])
-        self._generator.set_state(state["generator"])
-        self.steps = state["steps"]
-        self.updates = state["updates"]
 
     def policy_module(self, obs_norm: Any) -> Any:
         """Return the actor as a plain torch module, a copy."""
