@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from copy import deepcopy
 from dataclasses import replace
+from functools import partial
 from itertools import compress
 from typing import Any, TypeVar
 
@@ -20,6 +21,7 @@ from corral.core import Step
 from corral.engine.layout.infos import Infos
 from corral.engine.layout.plan import SCALAR_FIELDS
 from corral.engine.pool import Pool, Stats
+from corral.engine.tree import by_space
 from corral.errors import OrderError
 
 Self = TypeVar("Self", bound="PoolOwner")
@@ -119,20 +121,17 @@ def owned(obs: Any) -> Any:
 
 def at_position(space: Space[Any], batch: Any, position: int) -> Any:
     """One observation of a batch, as an env returns it, in the caller's memory."""
-    if isinstance(space, spaces.Dict):
-        return {
-            key: at_position(part, batch[key], position) for key, part in space.items()
-        }
-    if isinstance(space, spaces.Tuple):
-        pairs = zip(space, batch, strict=True)
-        return tuple(at_position(part, values, position) for part, values in pairs)
-    if isinstance(space, spaces.Discrete):
-        return batch[position].item()
-    if type(batch) is np.ndarray:
-        return np.array(batch[position])
-    if type(batch) is tuple:
-        return deepcopy(batch[position])
-    every = list(iterate(batch_space(space, len(batch)), batch))
+    return by_space(partial(_at_position, position), space, batch)
+
+
+def _at_position(position: int, leaf: Space[Any], values: Any) -> Any:
+    if isinstance(leaf, spaces.Discrete):
+        return values[position].item()
+    if type(values) is np.ndarray:
+        return np.array(values[position])
+    if type(values) is tuple:
+        return deepcopy(values[position])
+    every = list(iterate(batch_space(leaf, len(values)), values))
     return deepcopy(every[position])
 
 

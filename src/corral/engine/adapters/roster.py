@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,7 @@ class Seat:
         encode = codec_for(group.observation_space).encoder(leaves, f"obs[{agent!r}]")
         # Store what the agent sees.
         self.observe: Callable[[Any], Any] = partial(encode, 0, position)
-        self._group = group
+        self._group, self._own_part = group.name, itemgetter(position)
         # A memoryview stores a scalar in a quarter of the time an array takes.
         self.alive = arrays["alive"][0].data
         self.terminated = arrays["terminated"][0].data
@@ -43,8 +44,7 @@ class Seat:
 
     def take(self, actions: Any) -> Any:
         """The agent's action, out of the env's."""
-        group = self._group
-        return _part(group.action_space, actions[group.name], self.position)
+        return mapped(self._own_part, actions[self._group])
 
     def begin(self) -> None:
         """Clear every cell, for an episode."""
@@ -223,16 +223,6 @@ def _leaves_of(value: Any) -> list[NDArray[Any]]:
     leaves: list[NDArray[Any]] = []
     mapped(leaves.append, value)
     return leaves
-
-
-def _part(space: Any, batch: Any, position: int) -> Any:
-    """One agent's part of a batch of a space."""
-    if isinstance(space, spaces.Dict):
-        return {k: _part(part, batch[k], position) for k, part in space.items()}
-    if isinstance(space, spaces.Tuple):
-        pairs = zip(space, batch, strict=True)
-        return tuple(_part(part, values, position) for part, values in pairs)
-    return batch[position]
 
 
 def alive(

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from corral.engine.tree import by_space
 from corral.errors import OptionError
 from corral.learners.nets.encoders import split
 from corral.learners.torch_import import nn, torch
@@ -186,29 +187,21 @@ class OwnEncoder(nn.Module):  # type: ignore[misc]
 
 def joined(space: spaces.Space[Any], leaves: Iterator[Any]) -> Any:
     """Return leaves in the structure of their space; undoes `split`."""
-    if isinstance(space, spaces.Dict):
-        return {key: joined(inner, leaves) for key, inner in space.spaces.items()}
-    if isinstance(space, spaces.Tuple):
-        return tuple(joined(inner, leaves) for inner in space.spaces)
-    return next(leaves)
+    return by_space(lambda _: next(leaves), space)
 
 
 def sampled_leaves(space: spaces.Space[Any]) -> list[Any]:
     """Return tensors of some observations of a space, always the same."""
     drawn = copy.deepcopy(space)  # with a generator of its own
     drawn.seed(0)
-    values = [split(space, _rows(space, drawn.sample())) for _ in range(TRIED_ROWS)]
+    rows = [by_space(_row, space, drawn.sample()) for _ in range(TRIED_ROWS)]
+    values = [split(space, row) for row in rows]
     leaves = (np.concatenate(each) for each in zip(*values, strict=True))
     return [torch.as_tensor(leaf) for leaf in leaves]
 
 
-def _rows(space: spaces.Space[Any], value: Any) -> Any:
+def _row(_: spaces.Space[Any], value: Any) -> Any:
     """Return one observation as a batch of one row."""
-    if isinstance(space, spaces.Dict):
-        return {key: _rows(one, value[key]) for key, one in space.spaces.items()}
-    if isinstance(space, spaces.Tuple):
-        pairs = zip(space.spaces, value, strict=True)
-        return tuple(_rows(one, part) for one, part in pairs)
     return [value] if isinstance(value, str) else np.asarray(value)[None]
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from corral.engine.adapters.flattened_agents import flat_batch
 from corral.errors import SpaceMismatch
 from corral.learners.nets.cnn import is_image
 from corral.learners.nets.encoders import leaf_spaces, part_for, split
@@ -22,7 +23,6 @@ class ObsVector:
 
     def __init__(self, space: spaces.Space[Any]) -> None:
         self._space = space
-        self._leaves = [leaf for _, leaf in leaf_spaces(space)]
         for path, leaf in leaf_spaces(space):
             if is_image(leaf) or isinstance(leaf, spaces.Text):
                 kind = "a text" if isinstance(leaf, spaces.Text) else "an image"
@@ -30,24 +30,11 @@ class ObsVector:
                     f"{path} is {leaf}, {kind}; SAC and TD3 take vectors. Wrap the "
                     "env to return features, or train with learner: ppo"
                 )
-        self.width = sum(map(spaces.flatdim, self._leaves))
+        self.width = spaces.flatdim(space)
 
     def __call__(self, obs: Any) -> Array:
         """Return `(rows, width)`."""
-        parts = zip(self._leaves, split(self._space, obs), strict=True)
-        columns = [_numbers(leaf, values) for leaf, values in parts]
-        return columns[0] if len(columns) == 1 else np.concatenate(columns, 1)
-
-
-def _numbers(space: spaces.Space[Any], values: NDArray[Any]) -> Array:
-    rows = len(values)
-    if isinstance(space, (spaces.Discrete, spaces.MultiDiscrete)):
-        counts = np.ravel(space.n if isinstance(space, spaces.Discrete) else space.nvec)
-        starts = np.ravel(getattr(space, "start", 0))
-        chosen = values.reshape(rows, -1) - starts
-        hot = [np.eye(n, dtype=np.float32)[chosen[:, i]] for i, n in enumerate(counts)]
-        return np.concatenate(hot, 1)
-    return values.reshape(rows, -1).astype(np.float32)
+        return flat_batch(self._space, obs, len(split(self._space, obs)[0]))
 
 
 class SideBySide(nn.Module):  # type: ignore[misc]

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from corral.core import EnvSpec
 from corral.engine.adapters.flattened_agents import flat_batch, flat_box
 from corral.engine.adapters.team import TEAM_KEY, Group, Team, masks_of
+from corral.engine.tree import mapped
 from corral.errors import OptionError
 from corral.rollouts.rollout import Rollout
 
@@ -101,21 +102,10 @@ class TeamSpaces:
     def flat(self, obs: Any, shape: tuple[int, ...]) -> Floats:
         """Observations as `(*shape, numbers)`, in memory of their own."""
         space, count = self.group.observation_space, math.prod(shape)
-        if isinstance(space, (spaces.Dict, spaces.Tuple)):
-            obs = _one_axis(space, obs, len(shape))
+        axes = len(shape)
+        obs = mapped(lambda leaf: leaf.reshape(count, *leaf.shape[axes:]), obs)
         rows = flat_batch(space, obs, count)
         return rows.reshape(*shape, self.numbers)
-
-
-def _one_axis(space: Any, batch: Any, axes: int) -> Any:
-    """The same with its first axes as one."""
-    parts: Any = getattr(space, "spaces", None)
-    if parts is None:
-        array = np.asarray(batch)
-        return array.reshape(-1, *array.shape[axes:])
-    if isinstance(parts, dict):
-        return {key: _one_axis(parts[key], batch[key], axes) for key in parts}
-    return [_one_axis(*pair, axes) for pair in zip(parts, batch, strict=True)]
 
 
 @dataclass(frozen=True, slots=True)

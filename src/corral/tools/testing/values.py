@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from gymnasium import spaces
 
+from corral.engine.tree import by_space
 from corral.tools.doctor.differences import difference
 
 Space = spaces.Space[Any]
@@ -22,7 +22,7 @@ def part_of(space: Space, batch: Any, position: int) -> Any:
         value = values[position]
         return value.copy() if isinstance(value, np.ndarray) else value
 
-    return _by_space(row, space, batch)
+    return by_space(row, space, batch)
 
 
 def stored(space: Space, value: Any) -> Any:
@@ -31,18 +31,7 @@ def stored(space: Space, value: Any) -> Any:
     def cast(leaf: Space, value: Any) -> Any:
         return np.array(value, leaf.dtype) if isinstance(leaf, ARRAYS) else value
 
-    return _by_space(cast, space, value)
-
-
-def _by_space(function: Callable[[Space, Any], Any], space: Space, value: Any) -> Any:
-    """The function's value of each leaf of a space, in the space's structure."""
-    if isinstance(space, spaces.Dict):
-        parts = space.spaces.items()
-        return {key: _by_space(function, part, value[key]) for key, part in parts}
-    if isinstance(space, spaces.Tuple):
-        pairs = zip(space.spaces, value, strict=True)
-        return tuple(_by_space(function, *pair) for pair in pairs)
-    return function(space, value)
+    return by_space(cast, space, value)
 
 
 def same(one: Any, other: Any) -> bool:
