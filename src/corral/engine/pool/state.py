@@ -423,18 +423,21 @@ class PoolState:
 
     def is_stepped(self, slot: int, autoreset: int) -> bool:
         """Whether the slot's last command was a step with this mode of autoreset."""
-        verb, mode = self._commands[slot].tolist()
-        if self._sent_at[slot] < self._whole_sent_at:
-            verb, mode = Verb.STEP, self._whole_mode
         # A slot that only a site has stepped was sent no command.
-        return bool(verb == Verb.STEP and mode % WIDE_ACTIONS == autoreset)
+        verb, mode = self._last_sent(slot)
+        return verb == Verb.STEP and mode % WIDE_ACTIONS == autoreset
 
     def command(self, slot: int) -> Command:
         """The slot's last command."""
+        verb, mode = self._last_sent(slot)
+        return Verb(verb), mode
+
+    def _last_sent(self, slot: int) -> tuple[int, int]:
+        """Verb and mode of its last command; zeros if it was sent none."""
         if self._sent_at[slot] < self._whole_sent_at:
             return Verb.STEP, self._whole_mode
         verb, mode = self._commands[slot].tolist()
-        return Verb(verb), mode
+        return verb, mode
 
     # Checks ---------------------------------------------------------------------------
 
@@ -449,7 +452,7 @@ class PoolState:
             idle = slots[~self.started[slots]]
             raise OrderError(
                 f"slots {idle.tolist()} have not been reset since they were built or "
-                "failed; call send_reset before their first step"
+                "failed; call reset or send_reset before their first step"
             )
 
     def check_pending(self, slots: Chosen) -> None:

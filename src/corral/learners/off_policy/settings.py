@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from corral.errors import MissingExtra
+from corral.errors import requires
 from corral.learners.off_policy.nets import Architecture
 from corral.learners.protocol import Count, LearnerConfig, setting
 
-try:
+with requires("learners need pydantic: pip install 'corral[train]'"):
     from pydantic import Field, model_validator
-except ImportError as error:
-    raise MissingExtra("learners need pydantic: pip install 'corral[train]'") from error
 
 MARKOV_HIDDEN, RECURRENT_HIDDEN = (256, 256), (128, 128, 128)
 MARKOV_BATCH, RECURRENT_BATCH = 256, 32

@@ -280,24 +280,8 @@ class AgentReturns:
         return outcome
 
 
-class StepsTeam(ParallelAdapter):
-    """A team whose agents act at once, with their returns in the last info."""
-
-    _returns: AgentReturns
-
-    def begun(self, result: Any) -> tuple[Any, dict[str, Any]]:
-        """Start an episode."""
-        begun = super().begun(result)
-        self._returns = AgentReturns(self.roster)
-        return begun
-
-    def outcome(self, result: Any) -> Outcome:
-        """Store what the env's `step` returned."""
-        return self._returns.counted(super().outcome(result))
-
-
-class TurnsTeam(AecAdapter):
-    """A team whose agents act in turn, with their returns in the last info."""
+class CountsReturns(PettingZooAdapter):
+    """A team with the returns of its agents in the last info."""
 
     _returns: AgentReturns
 
@@ -305,13 +289,21 @@ class TurnsTeam(AecAdapter):
         self, seed: int | None, options: dict[str, Any] | None, task: Any
     ) -> tuple[Any, dict[str, Any]]:
         """Start an episode."""
-        begun = super().reset(seed, options, task)
+        begun = super().reset(seed, options, task)  # type: ignore[safe-super]
         self._returns = AgentReturns(self.roster)
         return begun
 
     def step(self, action: Any) -> Outcome:
-        """Let the agent whose turn it is act."""
-        return self._returns.counted(super().step(action))
+        """Step all agents, or let the agent whose turn it is act."""
+        return self._returns.counted(super().step(action))  # type: ignore[safe-super]
+
+
+class StepsTeam(CountsReturns, ParallelAdapter):
+    """A team whose agents act at once."""
+
+
+class TurnsTeam(CountsReturns, AecAdapter):
+    """A team whose agents act in turn."""
 
 
 class JointTeam(FlattenedAgents):
