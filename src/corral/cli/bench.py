@@ -17,8 +17,8 @@ What the columns mean:
                 then the steps' time divided over all cores, and nothing else:
                 N / (policy + N × step / min(N, cores)). For an env that waits instead
                 of computing, cores / (its share of a core) replaces cores
-  start-up      seconds from the constructor until reset has returned
-  memory        memory that this took, worker processes included
+  start-up      seconds from the call of the constructor until reset returns
+  memory        memory that start-up took, worker processes included
   CPU burnt     cores busy with anything but the envs and the policy: spinning, waking,
                 copying, and steps that are slower side by side
 """
@@ -80,7 +80,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_options(
         parser.add_argument_group("results").add_argument,
         ("--json", "FILE", Path, "write everything as JSON"),
-        ("--html", "FILE", Path, "write a report with pictures"),
+        ("--html", "FILE", Path, "write a report with charts"),
     )
 
 

@@ -9,7 +9,7 @@ there is reported as a problem.
 
 ENV is a registered id or module:function, of Gymnasium or PettingZoo. With --save,
 `corral.make` uses what was found about sharing a process, until the version of the
-environment's package changes. The exit status is 0 if there is nothing to do, 3 if
+environment's package changes. The exit status is 0 if no problem was found, 3 if
 there are warnings, 1 if there are problems.
 
 `corral doctor --cluster auto` examines a Ray cluster: nodes, versions, how soon a dead

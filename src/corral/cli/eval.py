@@ -1,7 +1,7 @@
 """Evaluate a trained policy.
 
-Runs exactly as many episodes as asked, with the policy's most likely actions, and
-prints their mean return.
+Runs an exact number of episodes with deterministic actions, and prints their mean
+return.
 
     corral eval runs/cartpole/2026-01-31_12-00-00
     corral eval runs/cartpole/2026-01-31_12-00-00 --checkpoint last --episodes 500
@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("--workers", "N", count, "threads or processes (default: the run's)"),
     )
     add_set(add, "a setting of how envs run, such as on_fault=restart")
-    text = "draw actions at random, as in training"
+    text = "sample actions from the policy, as in training"
     add("--stochastic", action="store_true", help=text)
     text = f"show one env in a window (default: {SHOWN_EPISODES} episodes)"
     add("--render", action="store_true", help=text)

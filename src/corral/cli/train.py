@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("source", nargs="?", metavar="RECIPE|CONFIG.yaml", help=text)
     add_options(
         add,
-        ("--num-envs", "N", count, "number of envs that collect"),
+        ("--num-envs", "N", count, "number of parallel envs"),
         ("--workers", "N", count, "number of threads or processes"),
         (
             "--num-processes",

@@ -102,7 +102,7 @@ def test_the_stack_of_a_trial_that_crashed_is_said_to_be_a_trials(capsys):
     assert stack
     *_, said = said.splitlines()
     assert said.startswith("corral: pid ")
-    assert "ended by SIGSEGV, ran a trial" in said and "not affected" in said
+    assert "ended by SIGSEGV in a trial" in said and "not affected" in said
 
 
 def test_a_saved_verdict_counts_for_its_edition_alone():

@@ -49,7 +49,7 @@ def test_every_key_of_every_model_is_printed_with_a_sentence(group, kind):
 def test_it_shows_type_default_and_sentence():
     text = every_setting()
     assert (
-        "# integer >= 1: number of envs that collect, >= 1 (default: 8)\nnum_envs: 8\n"
+        "# integer >= 1: number of parallel envs, >= 1 (default: 8)\nnum_envs: 8\n"
         in text
     )
     assert "# auto | serial | thread | process: where envs run" in text

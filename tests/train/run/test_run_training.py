@@ -305,7 +305,7 @@ def test_a_second_ctrl_c_ends_it_at_once_and_says_what_is_kept(here, capfd):
     ):
         training.run()
     out, err = capfd.readouterr()
-    assert "Stopping when this update is done" in err
+    assert "Stopping after this update" in err
     assert "Stopped at once." in out and "Saved       run/checkpoints/last.pt" in out
     assert "Continue    corral train --resume run\n" in out
     assert training.directory.read_about()["state"] == "interrupted"

@@ -18,7 +18,7 @@ def test_the_first_signal_is_noted_and_answered(number, capfd) -> None:
         signal.raise_signal(number)
         assert signals.came
     assert capfd.readouterr().err == (
-        "\nStopping when this update is done, to save it. Again: at once.\n"
+        "\nStopping after this update, to save it. Ctrl-C again stops at once.\n"
     )
 
 

@@ -161,9 +161,9 @@ def _say_what_crashed(fault: Fault) -> None:
     """Print, after the output of a process that crashed, that it was a trial."""
     if fault.kind == "died" and fault.output.strip() and sys.stderr is not None:
         sys.stderr.write(
-            f"corral: pid {fault.pid}, which ended by {_how_ended(fault)}, ran a "
-            "trial: before a pool is built, two of its envs are tried in one process. "
-            "The pool itself is not affected; its `layout` says what follows.\n"
+            f"corral: pid {fault.pid} ended by {_how_ended(fault)} in a trial. Before "
+            "a pool is built, two of its envs are tried in one process; the pool "
+            "itself is not affected, and its `layout` says where its envs run.\n"
         )
 
 

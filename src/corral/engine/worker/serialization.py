@@ -147,7 +147,7 @@ def pack(value: Any, what: str, found: Found = importable) -> bytes:
     try:
         return dumps(value, found)
     except Exception as error:
-        culprit = _unpicklable_part(value, what)
+        culprit = _unpicklable_part(value)
         raise FactoryError(
             f"{what} cannot be sent to a worker process: {culprit} cannot be pickled "
             f"({type(error).__name__}: {error!s:.2000}). Create it inside the factory "
@@ -155,15 +155,15 @@ def pack(value: Any, what: str, found: Found = importable) -> bytes:
         ) from error
 
 
-def _unpicklable_part(value: Any, name: str, depth: int = 0) -> str:
+def _unpicklable_part(value: Any, *path: str) -> str:
     """The innermost part that cannot be pickled, as a path from the user's value."""
-    if depth < 6:
-        for label, part in _parts(value):
-            try:
-                dumps(part)
-            except Exception:
-                return _unpicklable_part(part, f"{name}, {label}", depth + 1)
-    return f"{name} ({type(value).__module__}.{type(value).__qualname__})"
+    for label, part in _parts(value) if len(path) < 6 else ():
+        try:
+            dumps(part)
+        except Exception:
+            return _unpicklable_part(part, *path, label)
+    kind = f"{type(value).__module__}.{type(value).__qualname__}"
+    return f"{', '.join(path) or 'it'} ({kind})"
 
 
 def _parts(value: Any) -> Iterator[tuple[str, Any]]:

@@ -15,9 +15,9 @@ from __future__ import annotations
 from functools import cache
 from typing import Annotated, Any, ClassVar, Literal
 
-from corral.errors import MissingExtra
+from corral.errors import requires
 
-try:
+with requires("configs need pydantic: pip install 'corral[train]'"):
     from pydantic import (
         BaseModel,
         BeforeValidator,
@@ -30,8 +30,6 @@ try:
         create_model,
         field_validator,
     )
-except ImportError as error:
-    raise MissingExtra("configs need pydantic: pip install 'corral[train]'") from error
 
 from corral.learners.ppo import PPOConfig
 from corral.learners.protocol import LearnerConfig, Rows, Wants
@@ -148,7 +146,7 @@ class RunConfig(BaseModel):
     curriculum: str = ""
     """module:function of (pool, steps), called before every update (default: none)"""
     num_envs: PositiveInt = 8
-    """number of envs that collect, >= 1 (default: 8)"""
+    """number of parallel envs, >= 1 (default: 8)"""
     backend: Literal["auto", "serial", "thread", "process"] = "auto"
     """where envs run (default: auto, by measurement)"""
     workers: PositiveInt | None = None

@@ -1,6 +1,6 @@
 """Every setting as YAML, with its type and a sentence; written from the models.
 
-# integer >= 1: number of envs that collect, >= 1 (default: 8)
+# integer >= 1: number of parallel envs, >= 1 (default: 8)
 num_envs: 8
 """
 

@@ -40,6 +40,6 @@ class StopSignals:
             raise KeyboardInterrupt
         self.came = True
         # Not by the console: it may be what was interrupted.
-        said = "\nStopping when this update is done, to save it. Again: at once.\n"
+        said = "\nStopping after this update, to save it. Ctrl-C again stops at once.\n"
         with suppress(OSError):  # stderr may be closed
             os.write(2, said.encode())
