@@ -9,9 +9,9 @@ import pytest
 from contracts.reference import same
 from gymnasium import spaces
 
-from corral.engine.layout.codec import codec_for
 from corral.errors import OptionError
-from corral.rollouts.trajectories import SlotRows, leaves_of
+from corral.rollouts.space_rows import SpaceParts
+from corral.rollouts.trajectories import SlotRows
 
 NESTED = spaces.Dict(
     {"reach": spaces.Box(-9, 9, (2,), np.float32), "word": spaces.Text(9)}
@@ -73,19 +73,18 @@ def test_a_moved_row_is_the_first_of_its_slot_alone() -> None:
 
 
 def test_values_of_a_nested_space_come_back_as_a_batch() -> None:
-    store, codec = SlotRows(2, rows=1), codec_for(NESTED)
+    store, space = SlotRows(2, rows=1), SpaceParts(NESTED)
     for row, word in enumerate(("go", "stop")):
         reach = np.full((2, 2), row, np.float32)
         batch = {"reach": reach, "word": (word, "other")}
-        leaves = leaves_of(codec, batch, 2, "obs")
-        store.write_leaves("obs", at(0, 1), at(row, row), leaves)
+        store.write_parts("obs", at(0, 1), at(row, row), space.split(batch, 2))
     reach = np.array([[0, 0], [1, 1]], np.float32)
-    both = store.read_batch("obs", codec, 0, slice(0, 2))
+    both = store.read_batch("obs", space, 0, slice(0, 2))
     assert same(both, {"reach": reach, "word": ("go", "stop")})
     store.move(0, 1)
-    assert store.read_batch("obs", codec, 0, slice(0, 1))["word"] == ("stop",)
+    assert store.read_batch("obs", space, 0, slice(0, 1))["word"] == ("stop",)
 
 
 def test_a_space_of_which_nothing_was_written_reads_as_an_empty_batch() -> None:
-    empty = SlotRows(2).read_batch("final_obs", codec_for(NESTED), 1, slice(0, 0))
+    empty = SlotRows(2).read_batch("final_obs", SpaceParts(NESTED), 1, slice(0, 0))
     assert same(empty, {"reach": np.empty((0, 2), np.float32), "word": ()})

@@ -84,15 +84,19 @@ class SpaceParts:
             [tuple(one) if one.dtype == OBJECT_DTYPE else one for one in arrays]
         )
 
+    def arrays(self, batch: Any) -> list[Array]:
+        """The arrays of the parts of a batch, as pools return it."""
+        return [part.array_of(batch) for part in self.parts]
+
     def copied(self, batch: Any) -> Any:
         """A copy of a batch."""
         if self.plain:
             return batch.copy()
-        return self.batch([part.array_of(batch).copy() for part in self.parts])
+        return self.batch([array.copy() for array in self.arrays(batch)])
 
     def some(self, batch: Any, positions: Any) -> Any:
         """A copy of some values of a batch."""
-        return self.batch([part.array_of(batch)[positions] for part in self.parts])
+        return self.batch([array[positions] for array in self.arrays(batch)])
 
     def value_at(self, batch: Any, position: int) -> list[Any]:
         """One value of a batch, part by part; copies of its arrays."""
@@ -155,8 +159,8 @@ class SpaceRows:
         if self._space.plain:
             self.arrays[0][at] = batch
             return
-        for part, array in zip(self._space.parts, self.arrays, strict=True):
-            array[at] = part.array_of(batch)
+        for array, values in zip(self.arrays, self._space.arrays(batch), strict=True):
+            array[at] = values
 
     def take(self, at: At, batch: Any, count: int) -> list[Array]:
         """Store a batch as a pool accepts it, in a dtype that loses nothing.
@@ -273,7 +277,7 @@ def some_of(space: SpaceParts, step: Step, where: Array) -> Step:
 def joined(space: SpaceParts, steps: Sequence[Step]) -> Step:
     """Join Steps of different slots into one copy, without `final_obs`."""
     each = [info for step in steps for info in step.infos.to_list(len(step))]
-    arrays = [[part.array_of(step.obs) for step in steps] for part in space.parts]
+    arrays = zip(*(space.arrays(step.obs) for step in steps), strict=True)
     names = ("slots", *SCALAR_FIELDS)
     whole = Step(
         obs=space.batch([np.concatenate(parts) for parts in arrays]),

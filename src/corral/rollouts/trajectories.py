@@ -26,13 +26,12 @@ from numpy.typing import NDArray
 
 from corral.core import Step
 from corral.engine.keywords import checked_keywords, is_count
-from corral.engine.layout.codec import Codec, Codecs
 from corral.engine.pool import Pool
 from corral.engine.pool.state import Slots, chosen_slots
 from corral.errors import OptionError, OrderError
 from corral.rollouts.actor import check_pool
 from corral.rollouts.rollout_buffer import check_extra, check_names
-from corral.rollouts.space_rows import Array, objects, widened
+from corral.rollouts.space_rows import Array, SpaceParts, widened
 
 OUTCOME_FIELDS = ("reward", "terminated", "truncated", "valid")
 # Initial number of rows, if it is not known.
@@ -104,7 +103,8 @@ class Trajectories:
             )
         self.length = length
         self._count = count = pool.num_envs
-        self._codecs = Codecs.of(pool.spec)
+        self._obs_space = SpaceParts(pool.spec.observation_space)
+        self._action_space = SpaceParts(pool.spec.action_space)
         # A fragment's rows, and the row that follows.
         self._rows = SlotRows(count, INITIAL_ROWS if length is None else length + 1)
         self._finals = SlotRows(count)
@@ -128,8 +128,7 @@ class Trajectories:
         else:
             complete = self._row[slots] == self.length
         rows = self._row[slots]
-        leaves = leaves_of(self._codecs.obs, step.obs, len(step), "obs")
-        self._rows.write_leaves("obs", slots, rows, leaves)
+        self._rows.write_parts("obs", slots, rows, self._obs_space.arrays(step.obs))
         self._rows.write("started", slots, rows, step.started)
         self._seen[slots] = True
         return [self._cut(slot) for slot in slots[complete].tolist()]
@@ -146,10 +145,10 @@ class Trajectories:
         if slots is not None:
             chosen = chosen_slots(slots, self._count)
         self._check_open(chosen)
-        leaves = leaves_of(self._codecs.action, actions, len(chosen), "actions")
+        parts = self._action_space.split(actions, len(chosen))
         arrays = self._checked_extras(extras, len(chosen))
         rows = self._row[chosen]
-        self._rows.write_leaves("actions", chosen, rows, leaves)
+        self._rows.write_parts("actions", chosen, rows, parts)
         for name, array in arrays.items():
             self._rows.write(_extra(name), chosen, rows, array)
         self._acted[chosen] = True
@@ -187,10 +186,8 @@ class Trajectories:
         if not ended.any():
             return
         at = step.slots[ended]
-        leaves = leaves_of(self._codecs.obs, step.final_obs, len(step), "final_obs")
-        self._finals.write_leaves(
-            "final_obs", at, self._ends[at], (leaf[ended] for leaf in leaves)
-        )
+        parts = [part[ended] for part in self._obs_space.arrays(step.final_obs)]
+        self._finals.write_parts("final_obs", at, self._ends[at], parts)
         self._ends[at] += 1
 
     def _follow_episodes(self, step: Step, complete: NDArray[np.bool_]) -> None:
@@ -203,15 +200,15 @@ class Trajectories:
         """Remove the complete rows of a slot; its next row becomes the first."""
         row = int(self._row[slot])
         done, following = slice(0, row), slice(row, row + 1)
-        read, codecs = self._rows.read, self._codecs
-        obs = partial(self._rows.read_batch, "obs", codecs.obs, slot)
+        read, seen, chosen = self._rows.read, self._obs_space, self._action_space
+        obs = partial(self._rows.read_batch, "obs", seen, slot)
         ends = slice(0, int(self._ends[slot]))
         trajectory = Trajectory(
             slot=slot,
             obs=obs(done),
             started=read("started", slot, done),
-            action=self._rows.read_batch("actions", codecs.action, slot, done),
-            final_obs=self._finals.read_batch("final_obs", codecs.obs, slot, ends),
+            action=self._rows.read_batch("actions", chosen, slot, done),
+            final_obs=self._finals.read_batch("final_obs", seen, slot, ends),
             next_obs=obs(following),
             next_started=bool(read("started", slot, following)[0]),
             extras={
@@ -260,7 +257,7 @@ def _extra(name: str) -> str:
 
 
 class SlotRows:
-    """`(slots, rows, ...)` arrays by name; of a space, one for each leaf.
+    """`(slots, rows, ...)` arrays by name; of a space, one for each part.
 
     An array grows with the rows and takes the widest dtype of its values.
     """
@@ -287,11 +284,11 @@ class SlotRows:
             grown[:, : array.shape[1]] = array
             grown[slots, rows] = values
 
-    def write_leaves(
-        self, name: str, slots: Array, rows: Array, leaves: Iterable[Array]
+    def write_parts(
+        self, name: str, slots: Array, rows: Array, parts: Iterable[Array]
     ) -> None:
         """Copy one value of a space per slot into its row."""
-        for place, values in enumerate(leaves):
+        for place, values in enumerate(parts):
             self.write((name, place), slots, rows, values)
 
     def _fitting(self, name: Hashable, values: Array) -> Array:
@@ -312,24 +309,15 @@ class SlotRows:
         """A copy of some rows of one slot."""
         return self._arrays[name][slot, rows].copy()
 
-    def read_batch(self, name: str, codec: Codec, slot: int, rows: slice) -> Any:
+    def read_batch(self, name: str, space: SpaceParts, slot: int, rows: slice) -> Any:
         """The same of a space, as a batch."""
-        count = len(codec.leaves)
         if rows.stop == 0:  # perhaps before the first write: no episode has ended
-            parts = [np.empty((0, *leaf.shape), leaf.dtype) for leaf in codec.leaves]
-            return codec.assemble(parts, [()] * codec.mailed)
-        places = range(count + codec.mailed)
-        parts = [self.read((name, place), slot, rows) for place in places]
-        return codec.assemble(parts[:count], [tuple(one) for one in parts[count:]])
+            return space.stacked([])
+        places = range(len(space.parts))
+        return space.batch([self.read((name, place), slot, rows) for place in places])
 
     def move(self, slot: int, row: int) -> None:
         """Copy a row of one slot to its first row."""
         for array in self._arrays.values():
             if row < array.shape[1]:
                 array[slot, 0] = array[slot, row]
-
-
-def leaves_of(codec: Codec, batch: Any, count: int, name: str) -> list[Array]:
-    """The leaves of a batch of `count` values."""
-    leaves, mailed = codec.split(batch, count, name)
-    return [*leaves, *map(objects, mailed)]
