@@ -23,7 +23,7 @@ class NetLearning:
     net: Any
     _optimiser: Optimiser
     # What to lower if values of the env are not the reason; ends the error's text.
-    remedy = "lower lr or max_grad_norm"
+    _remedy = "lower lr or max_grad_norm"
 
     def _start(self, seed: int, total_steps: int | None, device: str) -> None:
         """Begin to count; `total_steps` is the length of the run, for schedules."""
@@ -48,7 +48,7 @@ class NetLearning:
             f"{name} is {value} in update {self.updates + 1}, after {self.steps:,} "
             "steps; the weights are as they were before that minibatch. Check that the "
             "env's observations and rewards are finite and not very large; if they "
-            f"are, {self.remedy}"
+            f"are, {self._remedy}"
         )
 
     def state_dict(self) -> dict[str, Any]:

@@ -146,7 +146,7 @@ class PPO(NetLearning):
     It draws from its own generator; actions are drawn from the collector's.
     """
 
-    remedy = "lower lr or max_grad_norm, or normalise observations and rewards"
+    _remedy = "lower lr or max_grad_norm, or normalise observations and rewards"
 
     def __init__(
         self,

@@ -10,6 +10,7 @@ spaces, are kept in arrays of objects.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -122,6 +123,14 @@ class SpaceParts:
     def split(self, batch: Any, count: int) -> list[Array]:
         """The arrays of `count` values, which have any form that a pool accepts."""
         return list(_split(self._codec, batch, count))
+
+
+def sampled(space: Space[Any], rows: int, seed: int = 0) -> Any:
+    """A batch of random values of a space, always the same."""
+    drawn, whole = copy.deepcopy(space), SpaceParts(space)
+    drawn.seed(seed)
+    values = [drawn.sample() for _ in range(rows)]
+    return whole.stacked([[part.of(one) for part in whole.parts] for one in values])
 
 
 class SpaceRows:

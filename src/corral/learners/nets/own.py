@@ -13,20 +13,19 @@ the space, so that one that does not fit is refused before anything is trained.
 
 from __future__ import annotations
 
-import copy
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 from gymnasium import spaces
 
 from corral.engine.tree import by_space
 from corral.errors import OptionError
 from corral.learners.nets.encoders import split
 from corral.learners.torch_import import nn, torch
+from corral.rollouts.space_rows import sampled
 
 PARTS = ("encoder", "actor", "critic")
 # Rows that networks are tried on.
@@ -192,17 +191,8 @@ def joined(space: spaces.Space[Any], leaves: Iterator[Any]) -> Any:
 
 def sampled_leaves(space: spaces.Space[Any]) -> list[Any]:
     """Return tensors of some observations of a space, always the same."""
-    drawn = copy.deepcopy(space)  # with a generator of its own
-    drawn.seed(0)
-    rows = [by_space(_row, space, drawn.sample()) for _ in range(TRIED_ROWS)]
-    values = [split(space, row) for row in rows]
-    leaves = (np.concatenate(each) for each in zip(*values, strict=True))
-    return [torch.as_tensor(leaf) for leaf in leaves]
-
-
-def _row(_: spaces.Space[Any], value: Any) -> Any:
-    """Return one observation as a batch of one row."""
-    return [value] if isinstance(value, str) else np.asarray(value)[None]
+    batch = sampled(space, TRIED_ROWS)
+    return [torch.as_tensor(leaf) for leaf in split(space, batch)]
 
 
 def own_network(given: OwnNetwork | Callable[..., Any] | None) -> OwnNetwork | None:

@@ -75,7 +75,7 @@ class TAACLearner(NetLearning, Learner):
     charts = CHARTS
     packages: ClassVar[tuple[str, ...]] = ("torch",)
     trains_teams = True
-    remedy = "lower taac.lr or taac.max_grad_norm"
+    _remedy = "lower taac.lr or taac.max_grad_norm"
 
     def __init__(self, setup: LearnerSetup) -> None:
         super().__init__(setup)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 
 from corral.errors import OptionError
 from corral.learners.nets.encoders import characters
-from corral.rollouts.space_rows import OBJECT_DTYPE, SpacePart, SpaceParts
+from corral.rollouts.space_rows import OBJECT_DTYPE, SpacePart, SpaceParts, sampled
 
 ACTION = "action"
 Arrays = list[NDArray[Any]]
@@ -66,11 +65,7 @@ class Inputs:
 
     def sampled(self, rows: int, seed: int = 0) -> Any:
         """A batch of random observations."""
-        space = copy.deepcopy(self.space)
-        space.seed(seed)
-        values = [space.sample() for _ in range(rows)]
-        whole = SpaceParts(space)
-        return whole.batch([_stacked(part, values) for part in whole.parts])
+        return sampled(self.space, rows, seed)
 
     def leaves(self, batch: Any) -> Arrays:
         """The arrays of a batch, in the order of the names."""
@@ -94,10 +89,6 @@ def _leaf(space: Any, path: tuple[Any, ...]) -> Any:
     for key in path:
         space = space[key]
     return space
-
-
-def _stacked(part: SpacePart, values: list[Any]) -> NDArray[Any]:
-    return np.stack([np.asarray(part.of(value), part.dtype) for value in values])
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 from gymnasium import Space
-from numpy.typing import NDArray
 
 from corral.api.shared_policy.policy import SharedPolicy
 from corral.core import Step
@@ -155,15 +154,8 @@ class TrainedPolicy:
         return f"[{part.name!r}]" if part.name else ""
 
     def _batch_of_one(self, obs: Any) -> Any:
-        values: list[NDArray[Any]] = []
-        for part in self._parts.parts:
-            if part.dtype == OBJECT_DTYPE:
-                one = np.empty(1, object)
-                one[0] = part.of(obs)
-            else:
-                one = np.asarray(part.of(obs), part.dtype)[None]
-            values.append(one)
-        return self._parts.batch(values)
+        parts = self._parts
+        return parts.stacked([[part.of(obs) for part in parts.parts]])
 
 
 @contextmanager
