@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from corral.core import Decision, Policy, Step
+from corral.core import Decision, Generators, Policy, Step
 from corral.errors import OptionError
 from corral.rollouts import carry as carries
 from corral.rollouts.normalise import ObsNorm
@@ -186,6 +186,23 @@ class Actor:
     def copied_carry(self) -> Any:
         """A copy of the carry of all slots."""
         return None if self.carry is None else carries.copied(self.carry)
+
+
+class ForwardingPolicy:
+    """A policy that decides as another one does; base of those that do more."""
+
+    def __init__(self, policy: Any) -> None:
+        self._policy = policy
+
+    def act(self, step: Step, carry: Any, rng: Generators) -> Decision:
+        """Decide as the other policy does."""
+        decision: Decision = self._policy.act(step, carry, rng)
+        return decision
+
+    def initial_carry(self, rows: int) -> Any:
+        """As the other policy's, if it has one."""
+        initial = getattr(self._policy, "initial_carry", None)
+        return None if initial is None else initial(rows)
 
 
 def values_of(policy: Policy, obs: Any, carry: Any, rows: int) -> NDArray[np.float64]:

@@ -14,7 +14,12 @@ from off_policy_envs import Aim, Broken, Choice, Drift, Recall
 from pydantic import ValidationError
 
 import corral
-from corral.errors import OptionError, SpaceMismatch, TrainingDiverged
+from corral.errors import (
+    CheckpointError,
+    OptionError,
+    SpaceMismatch,
+    TrainingDiverged,
+)
 from corral.learners.episode_batch import EpisodeGatherer
 from corral.learners.off_policy.learner import SACLearner, TD3Learner
 from corral.learners.off_policy.transitions import of_episode, of_rollout
@@ -262,6 +267,12 @@ def test_a_policy_is_taken_over_without_the_replay():
 
 
 # Bad input ----------------------------------------------------------------------------
+
+
+def test_nets_of_another_size_are_refused():
+    narrow, wide = made_learner(hidden=(8,)), made_learner(hidden=(9,))
+    with pytest.raises(CheckpointError, match="not those of this learner"):
+        wide.load_policy(narrow.state_dict())
 
 
 def spaces_of(observation=None, action=None):

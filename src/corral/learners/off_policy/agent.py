@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+from corral.learners.net_learning import load_net, saved_net
 from corral.learners.off_policy.batch import LATER, NOW, Batch
 from corral.learners.off_policy.nets import ActorNet, CriticNet, NetSizes
 from corral.learners.off_policy.settings import OffPolicyConfig
@@ -107,7 +108,7 @@ class Agent:
     def state_dict(self) -> dict[str, Any]:
         """Return all it takes to continue exactly."""
         return {
-            "nets": {name: _copied(net) for name, net in self.nets().items()},
+            "nets": {name: saved_net(net) for name, net in self.nets().items()},
             "optimisers": {k: one.state_dict() for k, one in self.optimisers().items()},
             "noise": self.noise.get_state(),
         }
@@ -122,11 +123,7 @@ class Agent:
     def load_nets(self, state: dict[str, Any]) -> None:
         """Take over the nets alone."""
         for name, net in self.nets().items():
-            net.load_state_dict(state["nets"][name])
-
-
-def _copied(net: Any) -> dict[str, Any]:
-    return {name: value.detach().clone() for name, value in net.state_dict().items()}
+            load_net(net, state["nets"][name])
 
 
 def target_of(net: Any) -> tuple[Any, Any]:

@@ -24,6 +24,7 @@ from corral.core import Decision, Factory, Generators, Step
 from corral.engine.executors.process import kill_workers_of
 from corral.engine.pool import Pool, PoolOptions
 from corral.errors import OptionError
+from corral.rollouts.actor import ForwardingPolicy
 from corral.rollouts.evaluation import evaluate
 from corral.rollouts.normalise import ObsNorm
 from corral.train.run.directory import replacing
@@ -99,23 +100,6 @@ class VideoScene:
             )
             (video,) = pool.apply(encode_gif, speed)
         return bytes(video)
-
-
-class ForwardingPolicy:
-    """A policy that decides as another one does."""
-
-    def __init__(self, policy: Any) -> None:
-        self._policy = policy
-
-    def act(self, step: Step, carry: Any, rng: Generators) -> Decision:
-        """Decide as the other policy does."""
-        decision: Decision = self._policy.act(step, carry, rng)
-        return decision
-
-    def initial_carry(self, rows: int) -> Any:
-        """As the other policy's, if it has one."""
-        initial = getattr(self._policy, "initial_carry", None)
-        return None if initial is None else initial(rows)
 
 
 class RecordingPolicy(ForwardingPolicy):

@@ -12,8 +12,9 @@ from typing import Any
 from corral.core import Decision, Generators, Step
 from corral.engine.pool import Pool, PoolOptions
 from corral.errors import OptionError
+from corral.rollouts.actor import ForwardingPolicy
 from corral.rollouts.evaluation import Evaluation, evaluate
-from corral.train.run.episode_video import ForwardingPolicy, can_render
+from corral.train.run.episode_video import can_render
 from corral.train.run.parts import Parts, env_factory
 from corral.train.sinks.window import Window
 

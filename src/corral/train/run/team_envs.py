@@ -18,9 +18,10 @@ import numpy as np
 from gymnasium import spaces
 
 from corral.api.sb3.action_masks import METHOD
-from corral.core import NO_TASK, Factory
+from corral.core import NO_TASK
 from corral.engine.adapters.aec import AecAdapter
 from corral.engine.adapters.against_random import AgainstRandom
+from corral.engine.adapters.factories import OuterFactory
 from corral.engine.adapters.flattened_agents import FlattenedAgents
 from corral.engine.adapters.multi_agent import Outcome, PettingZooAdapter
 from corral.engine.adapters.parallel import ParallelAdapter
@@ -73,7 +74,7 @@ class LearnerKind:
 
 
 @dataclass(frozen=True, slots=True)
-class AgentsFactory:
+class AgentsFactory(OuterFactory):
     """Makes an env; one with several agents in the form that the learner takes.
 
     Attributes:
@@ -83,7 +84,6 @@ class AgentsFactory:
         name: The env's, in the config.
     """
 
-    make: Factory
     learner: LearnerKind
     view: str | None = None
     opponents: str = SELF
@@ -98,11 +98,6 @@ class AgentsFactory:
         except BaseException:
             env.close()
             raise
-
-    @property
-    def __wrapped__(self) -> Factory:
-        """What `inspect.signature` describes: whether the env takes a render_mode."""
-        return self.make
 
     def _formed(self, env: Any) -> Any:
         if not has_agents(env):

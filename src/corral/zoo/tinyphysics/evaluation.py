@@ -20,6 +20,7 @@ from corral.core import Decision, EnvSpec, Generators, Policy, Step
 from corral.engine.pool import Pool
 from corral.engine.worker.context import this_worker
 from corral.errors import OptionError
+from corral.rollouts.actor import ForwardingPolicy
 from corral.rollouts.episodic import Episode, run_episodes
 from corral.rollouts.number_format import score
 from corral.train.run.directory import find
@@ -124,11 +125,11 @@ def samples_of(costs: Mapping[str, Costs], count: int = SAMPLES) -> list[str]:
     return [ranked[round(place)] for place in places]
 
 
-class ProgressPolicy:
+class ProgressPolicy(ForwardingPolicy):
     """A policy that calls `tell` whenever it has acted for the steps of one route."""
 
     def __init__(self, policy: Policy, tell: Callable[[], None]) -> None:
-        self._policy = policy
+        super().__init__(policy)
         self._tell = tell
         self._left = STEPS
 
@@ -138,12 +139,7 @@ class ProgressPolicy:
         while self._left <= 0:
             self._left += STEPS
             self._tell()
-        return self._policy.act(step, carry, rng)
-
-    def initial_carry(self, rows: int) -> Any:
-        """The initial carry of the wrapped policy."""
-        initial = getattr(self._policy, "initial_carry", None)
-        return None if initial is None else initial(rows)
+        return super().act(step, carry, rng)
 
 
 def _episodes(pool: Pool, policy: Policy, tasks: Sequence[Any]) -> list[Episode]:
