@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corral.engine.adapters.env_names import resolve_env
-from corral.engine.adapters.trials import Convention, Trials, step_limit
+from corral.engine.adapters.trials import LIMIT, Convention, Trials, step_limit
 from corral.engine.pool import Pool
 from corral.errors import OptionError
 from corral.rollouts.task_tables import TaskTable, task_table
@@ -48,6 +48,8 @@ class TaskEnv:
         self.eval_tasks = list(table.evaluation) if table else []
         self.n_tasks = len(self.train_tasks) + len(self.eval_tasks) or None
         self.horizon_bamdp = horizon_of(self.env)
+        if not hasattr(self.unwrapped, LIMIT):  # their evaluations read it there
+            setattr(self.unwrapped, LIMIT, step_limit(self.env))
         self._seed: int | None = None
 
     @property
@@ -185,9 +187,20 @@ def _trials(
     if not isinstance(env, gymnasium.Env):
         env = OldGymEnv(env)
     if isinstance(env.action_space, gymnasium.spaces.Box):
-        env = gymnasium.wrappers.RescaleAction(env, np.float32(-1.0), np.float32(1.0))
+        one = env.action_space.dtype.type(1)
+        env = gymnasium.wrappers.RescaleAction(env, -one, one)
         env = gymnasium.wrappers.TransformAction(env, _clipped, env.action_space)
-    return Trials(env, episodes, oracle, convention=convention)
+    return MarkedTrials(env, episodes, oracle, convention=convention)
+
+
+class MarkedTrials(Trials):
+    """Says in each info whether an inner episode has ended, as `VariBadWrapper`."""
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """Step the env; start its next episode where one ends."""
+        *result, terminated, truncated, info = super().step(action)
+        ended = terminated or truncated or not self._lengths[-1]
+        return *result, terminated, truncated, {**info, "done_mdp": ended}
 
 
 def _clipped(action: NDArray[Any]) -> NDArray[Any]:
