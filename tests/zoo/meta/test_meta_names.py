@@ -152,6 +152,25 @@ def test_remotes_speak_as_pipes_do(workers):
             workers.remotes[0].send(odd)
 
 
+def test_remotes_may_answer_in_pairs():
+    with meta.make_parallel_env(
+        *POINT, num_workers=2, seed=0, pool={"backend": "serial"}, tagged=True, **TASKS
+    ) as made:
+        assert (made.num_envs, made.n_tasks) == (2, 7)
+        remote = made.remotes[1]
+        remote.send(("reset", {"task": made.train_tasks[0]}))
+        kind, obs = remote.recv()
+        assert kind == "obs" and obs.shape == (3,)
+        remote.send(("step", {"action": np.ones(2)}))
+        kind, (after, reward, done, info) = remote.recv()
+        assert kind == "transition" and np.allclose(after[:2] - obs[:2], 0.1)
+        assert (reward, done, info) == (0.0, False, {"done_mdp": False})
+        remote.send(("get_attr", {"attr": "episodes"}))
+        assert remote.recv() == ("attr", 2)
+        remote.send(("seed", {"seed": 3}))
+        assert remote.recv() == ("done", None)
+
+
 def test_a_trial_ends_with_done_and_the_returns_of_its_episodes(workers):
     remote = workers.remotes[0]
     remote.send(("reset", {"task": workers.train_tasks[0]}))

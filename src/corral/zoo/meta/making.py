@@ -130,6 +130,7 @@ def make_parallel_env(
     num_eval_tasks: int | None = None,
     convention: Convention = "corral",
     pool: dict[str, Any] | None = None,
+    tagged: bool = False,
     **kwargs: Any,
 ) -> ParallelEnvManager:
     """Make `num_workers` such envs that run in parallel.
@@ -146,6 +147,8 @@ def make_parallel_env(
         num_eval_tasks: see `make_env`.
         convention: see `make_env`.
         pool: options of the `corral.Pool` underneath, e.g. `{"step_timeout": 5.0}`.
+        tagged: answer in pairs: ("obs", observation), ("transition", (obs, reward,
+            done, info)).
         **kwargs: for the envs.
     """
     if num_workers < 1:
@@ -153,7 +156,7 @@ def make_parallel_env(
     factory = _factory(env_id, episodes_per_task, oracle, convention, kwargs)
     table = _table(factory, num_train_tasks, num_eval_tasks, seed)
     options = {"seed": 0 if seed is None else seed, **(pool or {})}
-    return ParallelEnvManager(Pool(factory, num_workers, **options), table)
+    return ParallelEnvManager(Pool(factory, num_workers, **options), table, tagged)
 
 
 def _factory(
