@@ -297,3 +297,4 @@ def test_envs_of_old_gym_are_translated_with_a_warning():
     assert [row[2] for row in rows] == [False] * 5 + [True]
     assert [row[0][1] for row in rows] == [0, 0, 1, 0, 0, 1]
     assert rows[-1][3]["trial_returns"].tolist() == [1.5, 1.5]
+    assert isinstance(env.unwrapped, OldGym)

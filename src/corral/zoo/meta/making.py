@@ -55,7 +55,8 @@ class TaskEnv:
     @property
     def unwrapped(self) -> Any:
         """The env inside all wrappers."""
-        return self.env.unwrapped
+        inner = self.env.unwrapped
+        return inner.env if isinstance(inner, OldGymEnv) else inner
 
     def seed(self, seed: int | None) -> None:
         """Use this seed for the next reset."""
