@@ -42,7 +42,7 @@ def task_table(
     if not env.has_wrapper_attr("sample_tasks"):
         raise OptionError(
             f"{env} has no sample_tasks(count, rng), so it has no tasks to draw; add "
-            "this method, or pass a list of tasks"
+            "this method, or do without tasks (in a config: trials.train_tasks: 0)"
         )
     draw: Callable[..., Any] = env.get_wrapper_attr("sample_tasks")
     tasks = tuple(draw(train + evaluation, np.random.default_rng([seed, 7])))

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from corral.doctor import check
+from corral.errors import OptionError
 from corral.testing import Leaking
 from corral.tools.doctor.checks import (
     api,
@@ -69,6 +70,19 @@ def test_tasks_can_be_given_where_the_env_draws_none():
     assert found("CartPole-v1", "tasks") == []  # has none
     (finding,) = found("CartPole-v1", "tasks", tasks=[1, 2])
     assert finding.measured.startswith("told its task by options, it ignores it: 1 and")
+
+
+def shown_goal(env, task):
+    """The cart may go so far."""
+    env.unwrapped.x_threshold = task
+
+
+def test_the_way_that_tasks_are_told_can_be_given():
+    tasks = [0.01, 2.4]
+    (finding,) = found("CartPole-v1", "tasks", tasks=tasks, task_by=shown_goal)
+    assert finding.severity == "ok" and finding.data == {"task_by": "shown_goal"}
+    with pytest.raises(OptionError, match="task_by is 3; name a method"):
+        found("CartPole-v1", "tasks", tasks=[1, 2], task_by=3)
 
 
 # Sharing a process --------------------------------------------------------------------

@@ -1,5 +1,7 @@
 """Files of pomdp-baselines are configs of runs; keys may be flat or in groups."""
 
+import math
+
 import pytest
 import yaml
 
@@ -121,6 +123,22 @@ def test_td3_and_a_fixed_temperature(config):
     fixed = NESTED.replace("tuning: true", "tuning: false")
     assert config(fixed).sac.alpha == 0.2
     assert config(NESTED.replace("model: gru", "model: mlp")).sac.episodes == 25
+
+
+def test_the_target_entropy_of_sacd_is_a_share_of_the_largest(config):
+    text = NESTED.replace("algo_name: sac", "algo_name: sacd").replace(
+        "  sac:", "  sacd:"
+    )
+    text = text.replace("PointRobotSparse-v0", "CartPole-v1")
+    text = text.replace("entropy_alpha: 0.2", "target_entropy: 0.5")
+    assert config(text).sac.target_entropy == 0.5 * math.log(2)
+    mine = config(text, **{"sac.target_entropy": 0.1})
+    assert mine.sac.target_entropy == 0.1
+
+
+@pytest.mark.parametrize(("cuda", "device"), [(-1, "cpu"), (0, "auto"), (2, "cuda:2")])
+def test_the_first_gpu_is_used_where_there_is_one(config, cuda, device):
+    assert config(NESTED.replace("cuda: -1", f"cuda: {cuda}")).device == device
 
 
 def test_env_types_without_tasks_have_no_trials(config):

@@ -98,6 +98,27 @@ def test_parallel_and_sequential_collection_store_equal_data(arch, workers):
         assert all(np.array_equal(mine[name], theirs[name]) for name in mine)
 
 
+class AgentElsewhere(torch.nn.Module):
+    """Its weights are on another device; it draws its actions here."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.empty(1, device="meta"))
+
+    def get_initial_info(self):
+        return (torch.zeros(1, width, device="meta") for width in (2, 1, 4))
+
+    def act(self, obs, prev_internal_state=None, reward=None, **_):
+        assert obs.is_meta and reward.is_meta
+        return (torch.rand(1, 2), None, None, None), prev_internal_state
+
+
+def test_an_agent_sees_tensors_of_its_own_device():
+    learner = Learner("memory")
+    learner.agent = AgentElsewhere()
+    assert learner.collect_rollouts_parallel(1) == 120
+
+
 def test_tables_of_tasks_are_equal_everywhere(workers):
     env = meta.make_env(*POINT, seed=0, **TASKS)
     assert len(env.train_tasks) == 5 and len(env.eval_tasks) == 2 and env.n_tasks == 7
@@ -116,7 +137,8 @@ def test_remotes_speak_as_pipes_do(workers):
     for remote in workers.remotes:
         remote.send(("step", np.zeros(2)))
     obs, reward, done, info = workers.remotes[1].recv()
-    assert obs.shape == (3,) and reward in (0.0, 1.0) and done is False and info == {}
+    assert obs.shape == (3,) and reward in (0.0, 1.0) and done is False
+    assert info == {"done_mdp": False}
     with pytest.raises(OrderError, match="env 0 was sent 'step' before the answer"):
         workers.remotes[0].send(("step", np.zeros(2)))
     for remote in (workers.remotes[0], workers.remotes[2]):
@@ -130,15 +152,36 @@ def test_remotes_speak_as_pipes_do(workers):
             workers.remotes[0].send(odd)
 
 
+def test_remotes_may_answer_in_pairs():
+    with meta.make_parallel_env(
+        *POINT, num_workers=2, seed=0, pool={"backend": "serial"}, tagged=True, **TASKS
+    ) as made:
+        assert (made.num_envs, made.n_tasks) == (2, 7)
+        remote = made.remotes[1]
+        remote.send(("reset", {"task": made.train_tasks[0]}))
+        kind, obs = remote.recv()
+        assert kind == "obs" and obs.shape == (3,)
+        remote.send(("step", {"action": np.ones(2)}))
+        kind, (after, reward, done, info) = remote.recv()
+        assert kind == "transition" and np.allclose(after[:2] - obs[:2], 0.1)
+        assert (reward, done, info) == (0.0, False, {"done_mdp": False})
+        remote.send(("get_attr", {"attr": "episodes"}))
+        assert remote.recv() == ("attr", 2)
+        remote.send(("seed", {"seed": 3}))
+        assert remote.recv() == ("done", None)
+
+
 def test_a_trial_ends_with_done_and_the_returns_of_its_episodes(workers):
     remote = workers.remotes[0]
     remote.send(("reset", {"task": workers.train_tasks[0]}))
-    flags = [remote.recv()[-1]]
+    flags, inner = [remote.recv()[-1]], [False]
     done = False
     while not done:
         remote.send(("step", np.zeros(2)))
         obs, _, done, info = remote.recv()
         flags.append(obs[-1])
+        inner.append(info["done_mdp"])
+    assert np.flatnonzero(inner).tolist() == [60, 120]
     assert len(flags) == 121 and np.flatnonzero(flags).tolist() == [60, 120]
     assert info["trial_lengths"].tolist() == [60, 60] and info["TimeLimit.truncated"]
 
@@ -149,6 +192,7 @@ def test_one_env_has_the_four_values_of_old_gym():
     assert env.action_space.low == -1 and env.train_tasks == []
     obs, reward, done, _ = env.step([0.0])
     assert obs.shape == (1,) and reward <= 0 and done is False
+    assert env.unwrapped._max_episode_steps == 200  # theirs evaluate so many steps
     env.close()
 
 
@@ -253,3 +297,4 @@ def test_envs_of_old_gym_are_translated_with_a_warning():
     assert [row[2] for row in rows] == [False] * 5 + [True]
     assert [row[0][1] for row in rows] == [0, 0, 1, 0, 0, 1]
     assert rows[-1][3]["trial_returns"].tolist() == [1.5, 1.5]
+    assert isinstance(env.unwrapped, OldGym)

@@ -25,6 +25,7 @@ from typing import Any
 from corral.engine.adapters.env_names import resolve_env
 from corral.engine.adapters.factories import Maker, factories_for
 from corral.engine.adapters.isolation import IsolationVerdict
+from corral.engine.adapters.task_delivery import TaskBy, check_task_by
 from corral.engine.executors.assign import choose, usable_cores
 from corral.engine.keywords import check_choice, checked_keywords
 from corral.engine.worker.isolation_probe import THREADS_KEY
@@ -91,6 +92,7 @@ def check(
     only: Sequence[str] = (),
     seconds: float | None = None,
     tasks: Sequence[Any] = (),
+    task_by: TaskBy | None = None,
 ) -> Report:
     """Find out what an env needs to run in parallel.
 
@@ -102,6 +104,7 @@ def check(
         only: names of checks, such as "isolation" (default: all of them).
         seconds: seconds allowed for one measurement (default: the check's own limit).
         tasks: tasks to try (default: drawn by the env's `sample_tasks(count, rng)`).
+        task_by: how the env is told its task, as for `corral.Pool`.
 
     Returns:
         The report. `print` shows it; it is true if there is no problem.
@@ -111,7 +114,9 @@ def check(
         >>> report.severity
         'ok'
     """
-    subject = replace(subject_for(env, env_kwargs, seed), tasks=tuple(tasks))
+    check_task_by(task_by)
+    subject = subject_for(env, env_kwargs, seed)
+    subject = replace(subject, tasks=tuple(tasks), task_by=task_by)
     return examine(subject, num_envs, only, seconds)
 
 

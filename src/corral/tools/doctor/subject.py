@@ -23,7 +23,7 @@ from gymnasium.envs.registration import load_env_creator
 from corral.core import Factory
 from corral.engine.adapters.env_names import make_registered
 from corral.engine.adapters.isolation import edition_of, subject_of
-from corral.engine.adapters.task_delivery import method_of, way_for
+from corral.engine.adapters.task_delivery import TaskBy, method_of, way_for
 from corral.engine.faults.report import error_for
 from corral.engine.parallel_map import map as run_in_workers
 from corral.engine.worker import serialization
@@ -134,6 +134,7 @@ class Subject:
         expression: How a program names it.
         registered: Its id, where it was named by that.
         tasks: To try, where they were given.
+        task_by: How to tell it these, where that was given.
         seconds: For one question.
         moments: Resets and steps of a run, where they take little time and memory.
         shares: Whether several may share a process; None if that was not tried.
@@ -148,6 +149,7 @@ class Subject:
     registered: str | None = None
     seed: int = 0
     tasks: tuple[Any, ...] = ()
+    task_by: TaskBy | None = None
     seconds: float = 60.0
     moments: int = 300
     _profile: EnvProfile | None = None

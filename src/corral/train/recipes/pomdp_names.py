@@ -14,6 +14,7 @@ A setting under its own name wins over theirs.
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from typing import Any
@@ -46,6 +47,13 @@ def _count(value: Any) -> Any:
 def _positive(value: Any) -> Any:
     """None for -1, which stands for "no limit" or "never"."""
     return None if value == -1 else value
+
+
+def _device(number: Any) -> str:
+    """The GPU of this number. With 0, theirs use the CPU if there is no GPU."""
+    if number < 0:
+        return "cpu"
+    return f"cuda:{number}" if number else "auto"
 
 
 # Their key -> ours; `learner` stands for the learner's group.
@@ -82,7 +90,7 @@ SETTINGS = {
 CHANGES: dict[str, Callable[[Any], Any]] = {
     "log_interval": _positive,
     "save_interval": _positive,
-    "cuda": lambda number: "cpu" if number < 0 else f"cuda:{number}",
+    "cuda": _device,
     "buffer_size": _count,
     "sampled_seq_len": _positive,
 }
@@ -123,6 +131,8 @@ def translated(
     name = ours.get("learner", recipe.get("learner"))
     learner = LEARNERS.get(algorithm, algorithm) if algorithm else name or "sac"
     theirs |= theirs.pop(algorithm or learner, {})
+    # Of `sacd` it is a share of the largest entropy.
+    share = theirs.pop("target_entropy", None) if algorithm == "sacd" else None
     new: dict[str, Any] = {learner: {}}
     for key, value in theirs.items():
         if value is not None:
@@ -133,6 +143,10 @@ def translated(
     else:
         del new[learner]
     merged = _over(new, ours)
+    if share is not None:
+        with _opened(merged, recipe) as env:
+            largest = math.log(env.action_space.n)
+        merged[learner] = {"target_entropy": share * largest, **merged[learner]}
     if "num_iters" in theirs and "total_steps" not in ours:
         merged["total_steps"] = _total_steps(theirs, merged, recipe, where)
     return merged
@@ -206,6 +220,13 @@ def _over(under: dict[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     return merged
 
 
+def _opened(values: Mapping[str, Any], recipe: Mapping[str, Any]) -> Any:
+    """Make the env, for a `with` block."""
+    env = values.get("env", recipe.get("env", ""))
+    kwargs = dict(values.get("env_kwargs", {}))
+    return closing(resolve_env(env, kwargs, syntax="yaml").factory())
+
+
 def _total_steps(
     theirs: Mapping[str, Any],
     values: Mapping[str, Any],
@@ -213,13 +234,11 @@ def _total_steps(
     where: str,
 ) -> int:
     """`num_iters` in env steps: all trials, at their longest."""
-    env = values.get("env", recipe.get("env", ""))
-    kwargs = dict(values.get("env_kwargs", {}))
-    with closing(resolve_env(env, kwargs, syntax="yaml").factory()) as opened:
-        steps = step_limit(opened)
+    with _opened(values, recipe) as env:
+        steps = step_limit(env)
     if steps is None:
         raise OptionError(
-            f"{where}: num_iters is {theirs['num_iters']}, and episodes of {env!r} "
+            f"{where}: num_iters is {theirs['num_iters']}, and episodes of {env} "
             "have no limit of steps to count them by; set total_steps instead"
         )
     group = {**recipe.get("trials", {}), **values.get("trials", {})}

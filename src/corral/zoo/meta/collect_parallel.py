@@ -34,6 +34,12 @@ def architecture_of(learner: Any) -> str:
     return str(getattr(arch, "value", arch)).lower().replace("-", "_")
 
 
+def device_of(agent: Any) -> Any:
+    """Return where the agent's weights are; the CPU if it does not show them."""
+    weights: Any = getattr(agent, "parameters", tuple)()
+    return next((one.device for one in weights), torch.device("cpu"))
+
+
 class AgentPolicy:
     """An agent of pomdp-baselines as a policy; it acts on one row at a time.
 
@@ -45,6 +51,7 @@ class AgentPolicy:
         self._learner = learner
         self._random = random_actions
         self._memory = architecture_of(learner) == MEMORY
+        self._device = device_of(learner.agent)
 
     def initial_carry(self, rows: int) -> Any:
         """Return the agent's first action, reward and internal state for each row."""
@@ -62,7 +69,7 @@ class AgentPolicy:
         vectors, after = [], np.empty(len(step), object)
         for row in range(len(step)):
             torch.manual_seed(int(rng[row].integers(2**62)))
-            obs = torch.as_tensor(step.obs[row : row + 1]).float()
+            obs = torch.as_tensor(step.obs[row : row + 1]).float().to(self._device)
             with torch.no_grad():
                 action, after[row] = self._chosen(step, carry, row, obs)
             vectors.append(action.detach().cpu().numpy().reshape(-1))
@@ -75,7 +82,7 @@ class AgentPolicy:
             return agent.act(obs, deterministic=False)[0], None
         action, reward, state = carry[row]
         if not step.started[row]:
-            reward = torch.full((1, 1), float(step.reward[row]))
+            reward = torch.full((1, 1), float(step.reward[row]), device=self._device)
         (action, *_), state = agent.act(
             prev_internal_state=state,
             prev_action=action,

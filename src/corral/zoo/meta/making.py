@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corral.engine.adapters.env_names import resolve_env
-from corral.engine.adapters.trials import Convention, Trials, step_limit
+from corral.engine.adapters.trials import LIMIT, Convention, Trials, step_limit
 from corral.engine.pool import Pool
 from corral.errors import OptionError
 from corral.rollouts.task_tables import TaskTable, task_table
@@ -48,12 +48,15 @@ class TaskEnv:
         self.eval_tasks = list(table.evaluation) if table else []
         self.n_tasks = len(self.train_tasks) + len(self.eval_tasks) or None
         self.horizon_bamdp = horizon_of(self.env)
+        if not hasattr(self.unwrapped, LIMIT):  # their evaluations read it there
+            setattr(self.unwrapped, LIMIT, step_limit(self.env))
         self._seed: int | None = None
 
     @property
     def unwrapped(self) -> Any:
         """The env inside all wrappers."""
-        return self.env.unwrapped
+        inner = self.env.unwrapped
+        return inner.env if isinstance(inner, OldGymEnv) else inner
 
     def seed(self, seed: int | None) -> None:
         """Use this seed for the next reset."""
@@ -128,6 +131,7 @@ def make_parallel_env(
     num_eval_tasks: int | None = None,
     convention: Convention = "corral",
     pool: dict[str, Any] | None = None,
+    tagged: bool = False,
     **kwargs: Any,
 ) -> ParallelEnvManager:
     """Make `num_workers` such envs that run in parallel.
@@ -144,6 +148,8 @@ def make_parallel_env(
         num_eval_tasks: see `make_env`.
         convention: see `make_env`.
         pool: options of the `corral.Pool` underneath, e.g. `{"step_timeout": 5.0}`.
+        tagged: answer in pairs: ("obs", observation), ("transition", (obs, reward,
+            done, info)).
         **kwargs: for the envs.
     """
     if num_workers < 1:
@@ -151,7 +157,7 @@ def make_parallel_env(
     factory = _factory(env_id, episodes_per_task, oracle, convention, kwargs)
     table = _table(factory, num_train_tasks, num_eval_tasks, seed)
     options = {"seed": 0 if seed is None else seed, **(pool or {})}
-    return ParallelEnvManager(Pool(factory, num_workers, **options), table)
+    return ParallelEnvManager(Pool(factory, num_workers, **options), table, tagged)
 
 
 def _factory(
@@ -185,9 +191,20 @@ def _trials(
     if not isinstance(env, gymnasium.Env):
         env = OldGymEnv(env)
     if isinstance(env.action_space, gymnasium.spaces.Box):
-        env = gymnasium.wrappers.RescaleAction(env, np.float32(-1.0), np.float32(1.0))
+        one = env.action_space.dtype.type(1)
+        env = gymnasium.wrappers.RescaleAction(env, -one, one)
         env = gymnasium.wrappers.TransformAction(env, _clipped, env.action_space)
-    return Trials(env, episodes, oracle, convention=convention)
+    return MarkedTrials(env, episodes, oracle, convention=convention)
+
+
+class MarkedTrials(Trials):
+    """Says in each info whether an inner episode has ended, as `VariBadWrapper`."""
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """Step the env; start its next episode where one ends."""
+        *result, terminated, truncated, info = super().step(action)
+        ended = terminated or truncated or not self._lengths[-1]
+        return *result, terminated, truncated, {**info, "done_mdp": ended}
 
 
 def _clipped(action: NDArray[Any]) -> NDArray[Any]:

@@ -3,6 +3,9 @@
     workers.remotes[i].send(("reset", {"task": task}))    ──►  observation
     workers.remotes[i].send(("step", action))             ──►  obs, reward, done, info
 
+With `tagged`, answers are pairs, as some forks have them: ("obs", observation),
+("transition", (obs, reward, done, info)), ("attr", value), ("done", None).
+
 Underneath is a `corral.Pool`: `send` returns at once, all envs run at the same time,
 and a worker that raises, dies or hangs makes `recv` raise.
 """
@@ -22,9 +25,10 @@ from corral.rollouts.task_tables import TaskTable
 class Remote:
     """One env of a `ParallelEnvManager`."""
 
-    def __init__(self, pool: Pool, slot: int) -> None:
+    def __init__(self, pool: Pool, slot: int, tagged: bool) -> None:
         self._pool = pool
         self._slot = slot
+        self._tagged = tagged
         # Answers that are there already, before those that the env still owes.
         self._answers: list[Any] = []
         self._pending = ""
@@ -47,41 +51,51 @@ class Remote:
 
     def recv(self) -> Any:
         """Return the answer to the last command; wait for it."""
-        if self._answers:
-            return self._answers.pop(0)
+        kind, answer = self._answers.pop(0) if self._answers else self._received()
+        return (kind, answer) if self._tagged else answer
+
+    def _received(self) -> tuple[str, Any]:
         pending, self._pending = self._pending, ""
         if not pending:
             raise OrderError(f"env {self._slot} was not sent any command")
         step = self._pool.recv(slots=[self._slot])
         observation = step.obs[0]
         if pending == "reset":
-            return observation
+            return "obs", observation
         info = step.infos.of(0) if step.infos else {}
         if step.truncated[0] and not step.terminated[0]:
             info = {**info, "TimeLimit.truncated": True}
-        return observation, float(step.reward[0]), bool(step.ended[0]), info
+        reward, done = float(step.reward[0]), bool(step.ended[0])
+        return "transition", (observation, reward, done, info)
 
     def _send_reset(self, argument: Any) -> None:
-        task = argument.get("task") if isinstance(argument, dict) else argument
+        task = _keyword(argument, "task")
         tasks = [NO_TASK if task is None else task]
         self._pool.send_reset([self._slot], tasks=tasks)
         self._pending = "reset"
 
-    def _send_step(self, action: Any) -> None:
-        actions = np.asarray(action)[None]
+    def _send_step(self, argument: Any) -> None:
+        actions = np.asarray(_keyword(argument, "action"))[None]
         self._pool.send(actions, [self._slot], autoreset="off")
         self._pending = "step"
 
-    def _send_get_attr(self, name: str) -> None:
-        self._answers.append(self._pool.get_attr(name, [self._slot])[0])
+    def _send_get_attr(self, argument: Any) -> None:
+        name = _keyword(argument, "attr")
+        self._answers.append(("attr", self._pool.get_attr(name, [self._slot])[0]))
 
-    def _send_seed(self, seed: int) -> None:
+    def _send_seed(self, argument: Any) -> None:
+        seed = _keyword(argument, "seed")
         self._pool.send_reset([self._slot], seeds=[seed])
         self._pool.recv(slots=[self._slot])
-        self._answers.append([seed])
+        self._answers.append(("done", None if self._tagged else [seed]))
 
     def _send_close(self, _: Any = None) -> None:
-        self._answers.append(None)
+        self._answers.append(("done", None))
+
+
+def _keyword(argument: Any, name: str) -> Any:
+    """The argument of a command, which may be a dict of keywords."""
+    return argument.get(name) if isinstance(argument, dict) else argument
 
 
 COMMANDS = ("reset", "step", "get_attr", "seed", "close")
@@ -93,16 +107,20 @@ class ParallelEnvManager:
     Args:
         pool: the envs; it is closed with the manager.
         table: their tasks.
+        tagged: answer in pairs; see the module.
     """
 
-    def __init__(self, pool: Pool, table: TaskTable | None = None) -> None:
+    def __init__(
+        self, pool: Pool, table: TaskTable | None = None, tagged: bool = False
+    ) -> None:
         self.pool = pool
-        self.num_workers = pool.num_envs
-        self.remotes = [Remote(pool, slot) for slot in range(pool.num_envs)]
+        self.num_workers = self.num_envs = pool.num_envs
+        self.remotes = [Remote(pool, slot, tagged) for slot in range(pool.num_envs)]
         self.action_space = pool.spec.action_space
         self.observation_space = pool.spec.observation_space
         self.train_tasks = list(table.train) if table else []
         self.eval_tasks = list(table.evaluation) if table else []
+        self.n_tasks = len(self.train_tasks) + len(self.eval_tasks) or None
 
     def __len__(self) -> int:
         return self.num_workers

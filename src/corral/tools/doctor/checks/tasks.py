@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from corral.engine.adapters.task_delivery import OPTIONS, TaskDelivery, method_of
+from corral.engine.adapters.task_delivery import (
+    OPTIONS,
+    TaskBy,
+    TaskDelivery,
+    method_of,
+)
 from corral.engine.worker.seeds import seed_globals
 from corral.tools.doctor.differences import first_difference
 from corral.tools.doctor.driver import EnvResponse, EpisodeDriver
@@ -37,7 +43,11 @@ class TaskRuns:
 
 
 def measure_tasks(
-    factory: Callable[[], Any], seed: int, moments: int, given: Sequence[Any]
+    factory: Callable[[], Any],
+    seed: int,
+    moments: int,
+    given: Sequence[Any],
+    task_by: TaskBy | None,
 ) -> TaskRuns:
     """Play the same with each task, until two runs differ."""
     tasks = list(given)
@@ -46,13 +56,14 @@ def measure_tasks(
             draw = method_of(driver.env, "sample_tasks")
             tasks = list(draw(COUNT, np.random.default_rng(0)))
     shown = [f"{task!r:.40}" for task in tasks]
-    first, kept = _played(factory, seed, moments, tasks[0])
-    again, _ = _played(factory, seed, moments, tasks[0])
+    play = partial(_played, factory, seed, moments, task_by)
+    first, kept = play(tasks[0])
+    again, _ = play(tasks[0])
     if first_difference(first, again):
         return TaskRuns(shown, repeats=False)
     differ = False
     for task in tasks[1:]:
-        run, also_kept = _played(factory, seed, moments, task)
+        run, also_kept = play(task)
         differ = differ or kept != also_kept
         if apart := first_difference(first, run):
             return TaskRuns(shown, apart=apart)
@@ -60,12 +71,16 @@ def measure_tasks(
 
 
 def _played(
-    factory: Callable[[], Any], seed: int, moments: int, task: Any
+    factory: Callable[[], Any],
+    seed: int,
+    moments: int,
+    task_by: TaskBy | None,
+    task: Any,
 ) -> tuple[list[EnvResponse], str]:
     """A run with this task, and what `get_task()` returns then."""
     seed_globals(seed)
     with EpisodeDriver(factory, seed) as driver:
-        delivery = TaskDelivery(driver.env)
+        delivery = TaskDelivery(driver.env, task_by)
         driver.task_keywords = lambda: delivery(task, None)
         run = driver.record(moments)
         known = method_of(driver.env, "get_task")
@@ -75,16 +90,19 @@ def _played(
 def check_tasks(subject: Subject) -> Iterator[Finding]:
     """Whether it uses its task; nothing for an env without tasks."""
     known, steps = subject.profile, subject.profile.steps
-    told, data = f"told its task by {known.task_by}", {"task_by": known.task_by}
+    by = subject.task_by or known.task_by
+    way = getattr(by, "__name__", str(by))
+    told, data = f"told its task by {way}", {"task_by": way}
     if not (known.draws_tasks or subject.tasks):
-        if known.task_by != OPTIONS:
+        if way != OPTIONS:
             yield note(
                 f"is {told}; without sample_tasks(count, rng) none could be tried",
                 "corral.doctor.check(env, tasks=[one, another]) tries these",
                 data=data,
             )
         return
-    found: TaskRuns = subject.ask(measure_tasks, subject.seed, steps, subject.tasks)
+    asked = (subject.seed, steps, subject.tasks, subject.task_by)
+    found: TaskRuns = subject.ask(measure_tasks, *asked)
     if not found.repeats:
         yield note(f"is {told}; two runs with one task differ, so none were compared")
     elif found.apart:
