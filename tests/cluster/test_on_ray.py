@@ -79,27 +79,19 @@ def test_losses_and_nodes_that_join():
         "losses_are_noticed_and_a_node_that_joins_is_used",
         "sites_are_added_with_a_node_and_a_loss_has_what_had_come_back",
         "a_killed_driver_leaves_nothing",
-        "the_doctor_says_what_is_reachable",
         "modules_travel_in_a_working_dir",
         "other_versions_of_packages_and_none_of_corral_are_refused",
-        "bad_input_is_refused_in_seconds",
+        "bad_input_is_refused_in_seconds_and_the_doctor_says_what_is_reachable",
         "clusters_share_a_connection_until_the_last_is_closed",
         seconds=600,
     )
 
 
 @pytest.mark.slow
-def test_tokens():
-    on_raylets("a_wrong_or_missing_token_is_refused", seconds=300)
-
-
-@pytest.mark.slow
-def test_runs_learn_the_weights_of_one_machine():
+def test_runs_learn_the_weights_of_one_machine_where_a_token_is_needed():
     on_raylets(
-        "a_run_learns_the_weights_of_one_machine",
-        "a_run_of_ant_does_too",
-        "a_run_of_trials_with_a_memory_does_too",
-        "a_run_whose_updates_overlap_does_too",
+        "runs_learn_the_weights_of_one_machine",
         "a_killed_run_that_is_resumed_learns_the_same",
+        "a_wrong_or_missing_token_is_refused",
         seconds=500,
     )
