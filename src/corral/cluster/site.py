@@ -43,12 +43,14 @@ class SiteSetup:
 
     Attributes:
         generation: How many sites had these slots before.
+        node: Where it is, for its faults.
         env: As `corral.Pool` takes it, for these slots.
         registry: The envs that the driver has registered.
     """
 
     number: int
     generation: int
+    node: str
     slots: range
     env: Any
     options: PoolOptions
@@ -197,7 +199,7 @@ class Site:
 
     def _ours(self, fault: Fault) -> Fault:
         """The fault with the numbers of the whole cluster."""
-        return shifted(fault, self._slots.start)
+        return placed(fault, self._setup)
 
     # Rows -----------------------------------------------------------------------------
 
@@ -276,11 +278,13 @@ class Site:
         self.pool.close()
 
 
-def shifted(fault: Fault, first: int) -> Fault:
-    """A fault of a pool whose slot 0 has this number, ready to be sent."""
+def placed(fault: Fault, setup: SiteSetup) -> Fault:
+    """A fault of a site's pool with its place in the cluster, ready to be sent."""
+    first = setup.slots.start
     slot = None if fault.slot is None else fault.slot + first
     beside = None if fault.beside is None else fault.beside + first
-    return replace(for_travel(fault), slot=slot, beside=beside)
+    sent = replace(for_travel(fault), slot=slot, beside=beside)
+    return replace(sent, site=setup.number, node=setup.node)
 
 
 def faults_of(error: Exception, command: str) -> tuple[Fault, ...]:
