@@ -291,7 +291,7 @@ def other_versions_of_packages_and_none_of_corral_are_refused(ray):
 
 def bad_input_is_refused_in_seconds_and_the_doctor_says_what_is_reachable(ray):
     """The doctor looks while nothing here needs a CPU of the cluster."""
-    doctor = typed(ray, "doctor", "--cluster", "auto")
+    doctor = typed(ray, "doctor", "--cluster")
 
     def make(**options):
         env = options.pop("env", Rooms)
