@@ -5,6 +5,8 @@ fragment      the overhead of a fragment of 1 MB: an env that takes no time
 weights       50 MB of weights to three nodes
 nodes         raylets against a Pool with as many workers, Ant: two of one core each
 
+A fragment of these takes about a second, as the guide's sizing asks for.
+
 On a larger machine, only the last: --nodes 4 --cpus 4 --envs 256
 """
 
@@ -26,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "cluster"))
 import raylets
 
 SLOTS = 64
-ROWS = {"CartPole-v1": 1024, "Ant-v5": 64}
+ROWS = {"CartPole-v1": 3072, "Ant-v5": 256}
 
 
 class Drawn:

@@ -25,15 +25,21 @@ _numbers = itertools.count()
 
 
 def set_environment(folder: str) -> None:
-    """Before ray is imported: 127.0.0.1 alone, and a folder of its own."""
+    """Before ray is imported: 127.0.0.1 alone, and a folder of its own.
+
+    Sites have the priority of this process (Ray's default is niceness 15), and find
+    compiled modules, as where Corral is installed.
+    """
     os.environ.update(
         RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER="0",
         RAY_TMPDIR=folder,
         RAY_AUTH_MODE=os.environ.get("RAY_AUTH_MODE", "disabled"),
         RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO="0",
         RAY_USAGE_STATS_ENABLED="0",
+        RAY_worker_niceness="0",
     )
-    os.environ.pop("RAY_ADDRESS", None)
+    for name in ("RAY_ADDRESS", "PYTHONDONTWRITEBYTECODE"):
+        os.environ.pop(name, None)
 
 
 @contextmanager

@@ -6,6 +6,8 @@ import re
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -73,33 +75,27 @@ def test_numbers_are_those_of_one_machine_also_after_a_loss():
     on_raylets("the_numbers_are_those_of_one_machine_also_after_a_loss", seconds=170)
 
 
-@pytest.mark.slow
-def test_losses_and_nodes_that_join():
-    on_raylets(
-        "losses_are_noticed_and_a_node_that_joins_is_used",
-        "sites_are_added_with_a_node_and_a_loss_has_what_had_come_back",
-        "a_killed_driver_leaves_nothing",
-        "the_doctor_says_what_is_reachable",
-        "modules_travel_in_a_working_dir",
-        "other_versions_of_packages_and_none_of_corral_are_refused",
-        "bad_input_is_refused_in_seconds",
-        "clusters_share_a_connection_until_the_last_is_closed",
-        seconds=600,
-    )
+LOSSES = (
+    "losses_are_noticed_and_a_node_that_joins_is_used",
+    "sites_are_added_with_a_node_and_a_loss_has_what_had_come_back",
+    "a_killed_driver_leaves_nothing",
+    "modules_travel_in_a_working_dir",
+    "other_versions_of_packages_and_none_of_corral_are_refused",
+    "bad_input_is_refused_in_seconds_and_the_doctor_says_what_is_reachable",
+    "clusters_share_a_connection_until_the_last_is_closed",
+)
+RUNS = (
+    "runs_learn_the_weights_of_one_machine",
+    "a_killed_run_that_is_resumed_learns_the_same",
+    "a_wrong_or_missing_token_is_refused",
+)
 
 
 @pytest.mark.slow
-def test_tokens():
-    on_raylets("a_wrong_or_missing_token_is_refused", seconds=300)
-
-
-@pytest.mark.slow
-def test_runs_learn_the_weights_of_one_machine():
-    on_raylets(
-        "a_run_learns_the_weights_of_one_machine",
-        "a_run_of_ant_does_too",
-        "a_run_of_trials_with_a_memory_does_too",
-        "a_run_whose_updates_overlap_does_too",
-        "a_killed_run_that_is_resumed_learns_the_same",
-        seconds=500,
-    )
+def test_losses_and_runs_that_learn_the_weights_of_one_machine():
+    """Side by side, each on a Ray cluster of its own: both wait much of the time."""
+    run = partial(on_raylets, seconds=600)
+    with ThreadPoolExecutor() as side_by_side:
+        both = [side_by_side.submit(run, *names) for names in (LOSSES, RUNS)]
+    for one in both:
+        one.result()

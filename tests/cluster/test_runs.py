@@ -8,10 +8,13 @@ from in_process import InProcess
 
 from corral.cluster import run_envs
 from corral.cluster.cluster import Cluster, ClusterOptions
-from corral.errors import OptionError
+from corral.errors import NodeLost, OptionError
 from corral.train.recipes.resolve import resolve
 from corral.train.run.checkpoint import Checkpoint
+from corral.train.run.directory import RunDirectory
+from corral.train.run.failure import RunFailure, written_about
 from corral.train.run.start import begin, resume
+from corral.train.sinks import jsonl
 
 SMALL = {
     **{"num_envs": 4, "ppo.n_steps": 16, "ppo.n_epochs": 2, "ppo.batch_size": 32},
@@ -30,15 +33,18 @@ MORE = {
 
 
 @pytest.fixture(autouse=True)
-def without_ray(monkeypatch, tmp_path):
-    """Sites of runs are in this process."""
+def losses(monkeypatch, tmp_path):
+    """Sites of runs are in this process; the numbers of the calls that end one."""
     monkeypatch.chdir(tmp_path)
+    lose = set()
 
     def open_sites(config, env, num_envs, options):
         asked = ClusterOptions(**dict(config.cluster))
-        return Cluster.with_options(env, num_envs, asked, options, InProcess())
+        engine = InProcess(lose=lose)
+        return Cluster.with_options(env, num_envs, asked, options, engine)
 
     monkeypatch.setattr(run_envs, "open_sites", open_sites)
+    return lose
 
 
 @pytest.mark.parametrize("kind", MORE)
@@ -54,6 +60,30 @@ def test_a_run_on_sites_learns_the_weights_of_a_run_here(kind):
     assert one.update == other.update == 6
     assert same(one.learner, other.learner)
     assert same(one.normalisers, other.normalisers)
+
+
+def test_a_run_says_which_site_was_lost_and_goes_on(losses, capsys):
+    losses.add(6)  # two sites are built, reset and called; then the first is called
+    group = {"cluster": {"sites": 2, "cpus_per_site": 1, "on_node_loss": "restart"}}
+    directory = lead(begin("cartpole", {**SMALL, **group}, out=Path("lost")), 4)
+    line = "Restarted   site 0, node a: its process has ended (1 so far)"
+    assert line in capsys.readouterr().out
+    (fault,) = jsonl.read(directory.faults)
+    assert (fault["kind"], fault["site"], fault["node"]) == ("node", 0, "a")
+    assert Checkpoint.load(directory.last).update == 4
+
+
+def test_a_run_that_a_lost_site_ends_says_how_to_continue(losses):
+    losses.add(6)
+    group = {"cluster": {"sites": 2, "cpus_per_site": 1}}
+    with pytest.raises(NodeLost) as caught:
+        lead(begin("cartpole", {**SMALL, **group}, out=Path("lost")), 4)
+    config, path = resolve("cartpole", {**SMALL, **group}), Path("lost")
+    failure = RunFailure(caught.value, config, ("corral", "train", "cartpole"))
+    (line,) = failure.next_steps(RunDirectory(path))
+    assert line.endswith("--resume lost --set cluster.on_node_loss=restart")
+    (line,) = written_about(RunDirectory(path), caught.value)
+    assert line.startswith("Traceback") and not RunDirectory(path).fault.exists()
 
 
 def test_overlapping_updates_learn_the_same_weights_too():

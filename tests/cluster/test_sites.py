@@ -1,5 +1,6 @@
 """Sites in this process, without Ray: the same numbers as one pool."""
 
+import os
 from dataclasses import replace
 
 import numpy as np
@@ -22,6 +23,7 @@ import corral
 from corral.cluster import room
 from corral.cluster.map_items import map_on
 from corral.engine.crew import CrewOptions
+from corral.engine.faults.advice import advice_for
 from corral.engine.worker.seeds import SeedDomain, episode_seed
 from corral.errors import (
     ClosedError,
@@ -250,7 +252,9 @@ def test_a_site_that_is_late_is_ended():
         collector.collect(2)
         engine.late = {len(engine.calls)}
         rollout = collector.collect(2)
-    assert "longer than fragment_timeout, 0.001 s" in rollout.faults[0].error_text
+    (fault,) = rollout.faults
+    assert "longer than fragment_timeout, 0.001 s" in fault.error_text
+    assert "give a fragment more time: fragment_timeout=" in [*advice_for(fault)]
     assert not rollout.valid[:, :2].any()
 
 
@@ -346,6 +350,35 @@ def test_an_env_that_raises_is_named_by_slot_site_and_node():
             collector.collect(50)
     for fault in caught.value.faults:
         assert fault.slot in cluster.shards[fault.site]
+
+
+class Exits(Rooms):
+    """Ends its worker in its second episode."""
+
+    episodes = 0
+
+    def set_task(self, task):
+        super().set_task(task)
+        self.episodes += 1
+
+    def step(self, action):
+        if self.episodes == 2:
+            os._exit(3)
+        return super().step(action)
+
+
+def test_a_worker_that_dies_at_a_site_is_named_by_slot_site_and_node():
+    """Also in rollouts that go on, and with a carry."""
+    options = dict(ROOMS, backend="process", workers=2, on_fault="restart")
+    envs = [Rooms, Rooms, Rooms, Exits]
+    with cluster_of(envs, 4, 2, cpus_per_site=2, **options) as cluster:
+        collector = corral.Collector(cluster, Walker())
+        rollout = collector.collect(30)
+        (fault,) = rollout.faults
+        assert cluster.faults == (fault,)
+        assert (fault.kind, fault.slot, fault.site, fault.node) == ("died", 3, 1, "b")
+        assert not rollout.valid[:, 3].any() and rollout.valid[:, :3].all()
+        assert collector.collect(2).valid.all()
 
 
 def no_env():
@@ -480,6 +513,19 @@ def test_a_closed_cluster_says_so():
     cluster.close()
     with pytest.raises(ClosedError):
         corral.run_episodes(cluster, Tilt(), episodes=1)
+
+
+def test_a_lost_site_has_no_stats_until_it_starts_again():
+    engine = InProcess()
+    with cluster_of(Rooms, 4, 2, engine, on_node_loss="restart", **ROOMS) as cluster:
+        collector = corral.Collector(cluster, Walker())
+        collector.collect(2)
+        engine.lose = {len(engine.calls)}
+        lost, there = cluster.stats().sites
+        assert (lost.pid, lost.pool) == (0, None) and there.pool is not None
+        rollout = collector.collect(2)
+        assert not rollout.valid[:, :2].any() and rollout.valid[:, 2:].all()
+        assert cluster.stats().sites[0].pid and collector.collect(2).valid.all()
 
 
 def test_stats_name_nodes_and_sites():

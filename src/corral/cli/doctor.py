@@ -55,11 +55,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("replay a failed episode").add_argument
     add_options(add, ("--replay", "FILE", Path, "replay the episode of a saved fault"))
     text = "seconds allowed for one measurement (default: 60), or for the step that "
-    add_options(
-        parser.add_argument_group("examine a cluster").add_argument,
-        ("--cluster", "ADDRESS", str, "examine a Ray cluster: auto, HOST:PORT, local"),
-    )
     replay.add_replay_options(add, text + "hung (default: the limit it had)")
+    add = parser.add_argument_group("examine a cluster").add_argument
+    text = "examine a Ray cluster: auto (the default), HOST:PORT, local"
+    add("--cluster", metavar="ADDRESS", nargs="?", const="auto", help=text)
 
 
 def need(arguments: argparse.Namespace) -> Need:

@@ -88,7 +88,8 @@ class SiteStats:
         restarts: How often it was started again.
         calls: How many calls it has answered.
         busy_seconds: How long these took, seen from the driver.
-        pool: What its own pool has measured; see `Pool.stats`.
+        pid: Its process; 0 if it was lost, and starts again with the next rollout.
+        pool: What its own pool has measured; see `Pool.stats`. None if it was lost.
     """
 
     site: int
@@ -164,11 +165,13 @@ class Cluster(SiteGroup):
         address: str = "auto",
         cpus_per_site: int | None = None,
         sites: int | None = None,
-        working_dir: str | None = None,
+        working_dir: str | os.PathLike[str] | None = None,
         fragment_timeout: float | None = None,
         on_node_loss: str = "raise",
         **options: Any,
     ) -> None:
+        if working_dir is not None:
+            working_dir = os.fspath(working_dir)  # Ray takes no Path
         given = locals()
         names = [one.name for one in fields(ClusterOptions)]
         asked = ClusterOptions(**{name: given[name] for name in names})
@@ -266,8 +269,9 @@ class Cluster(SiteGroup):
         env: Any = self._env
         if is_list(env):
             env = list(env)[slots.start : slots.stop]
-        setup = SiteSetup(number, generation, slots, env, self._options, self._registry)
-        return "build", (setup,)
+        node = self._links.sites[number].node
+        given = self._options, self._registry
+        return "build", (SiteSetup(number, generation, node, slots, env, *given),)
 
     # Policies -------------------------------------------------------------------------
 
@@ -519,9 +523,13 @@ class Cluster(SiteGroup):
             links.send(site.number, "stats", ())
         found = links.gather(range(len(links.sites)))
         lost = [one for one in found.values() if isinstance(one, Fault)]
-        if lost:
+        if lost and not links.options.restarts:
             raise one_error_for(lost)
-        told = {n: one.value for n, one in found.items() if isinstance(one, Answer)}
+        gone: dict[str, Any] = {"pid": 0, "pool": None}
+        told = {
+            number: one.value if isinstance(one, Answer) else gone
+            for number, one in found.items()
+        }
         sites = tuple(
             SiteStats(
                 site.number,

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from corral.cluster.shipping import Parcel, importable_with, opened, parcel, versions
-from corral.cluster.site import Answer, Site, SiteOrders, SiteSetup, faults_of, shifted
+from corral.cluster.site import Answer, Site, SiteOrders, SiteSetup, faults_of, placed
 from corral.engine.crew import Crew, CrewOptions
 from corral.engine.worker.letters import for_travel
 from corral.errors import ClusterError, Fault, FaultError
@@ -80,8 +80,7 @@ class SiteHost:
         try:
             self._site = Site(setup, self._cpus)
         except FaultError as error:
-            first = setup.slots.start
-            error.faults = tuple(shifted(one, first) for one in faults_of(error, ""))
+            error.faults = tuple(placed(one, setup) for one in faults_of(error, ""))
             raise
         return self._site.pool.spec, self._site.pool.layout
 

@@ -231,7 +231,7 @@ class Links:
         site.busy_seconds += perf_counter() - began
         answer.faults = tuple(self._placed(one, site) for one in answer.faults)
         for fault in answer.restarted:
-            self._note(self._placed(fault, site))
+            self._note(fault)
         return answer
 
     def _late(self, number: int, limit: float) -> Fault:

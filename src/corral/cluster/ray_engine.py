@@ -335,10 +335,12 @@ def find_cluster(address: str) -> str:
     if address == "auto" and not named:
         _use_token()
     host, _, port = found.rpartition(":")
+    if not port.isdecimal():
+        raise OptionError(f'address is {address!r}; use "auto", "local" or "HOST:PORT"')
     given = "" if address == found else f" (address {address!r})"
     try:
         socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
-    except (OSError, ValueError) as error:
+    except OSError as error:
         raise ClusterError(
             f"no Ray cluster is at {found}{given}: {error}; {started}"
         ) from None

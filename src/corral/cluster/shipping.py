@@ -69,7 +69,7 @@ def importable_with(working_dir: str | None) -> Found:
         top = name.partition(".")[0]
         if top == "__main__":
             return False
-        if top == "corral":  # every site runs it, also where it is not installed
+        if top in COMPARED:  # every site has them, Corral also if it is not installed
             return True
         if top in sys.stdlib_module_names or top in _distributions():
             return True

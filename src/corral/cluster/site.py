@@ -26,10 +26,11 @@ from corral.engine.worker.seeds import SeedDomain, episode_seed
 from corral.engine.worker.serialization import unpack_registry
 from corral.errors import Fault
 from corral.rollouts.episode_run import Episode, EpisodeItem, EpisodeOptions
-from corral.rollouts.filling import Boundary
+from corral.rollouts.filling import Boundary, Filled
 from corral.rollouts.normalise import ObsNorm
-from corral.rollouts.packed_ends import pack_ends
+from corral.rollouts.packed_ends import PackedEnds, pack_ends
 from corral.rollouts.published_policy import Orders, PublishedPolicy, in_segment
+from corral.rollouts.rollout_buffer import RolloutBuffer
 from corral.rollouts.site import Fragment, policy_sites
 from corral.rollouts.space_rows import SpaceParts
 from corral.rollouts.workers_episodes import run_at_sites
@@ -42,12 +43,14 @@ class SiteSetup:
 
     Attributes:
         generation: How many sites had these slots before.
+        node: Where it is, for its faults.
         env: As `corral.Pool` takes it, for these slots.
         registry: The envs that the driver has registered.
     """
 
     number: int
     generation: int
+    node: str
     slots: range
     env: Any
     options: PoolOptions
@@ -126,12 +129,29 @@ class RelayedPolicy(PublishedPolicy):
         return 0 if weights is None else weights.version
 
 
+class RelayingFiller(WorkersFiller):
+    """Leaves the ends of episodes packed: the driver unpacks them."""
+
+    def fill(self, rows: int) -> Filled:
+        """Fill rows; `ends` has the ends that `buffer.ends` lacks."""
+        self.ends: list[PackedEnds] = []
+        return super().fill(rows)
+
+    def _take_ends(
+        self, buffer: RolloutBuffer, first: int, ends: Sequence[PackedEnds]
+    ) -> None:
+        for packed in ends:
+            numbers = packed.numbers.copy()
+            numbers[:, 1] += first  # the slots
+            self.ends.append(packed._replace(numbers=numbers))
+
+
 @dataclass(slots=True)
 class _Copies:
     """The copies of one policy in the workers of a site."""
 
     policy: RelayedPolicy
-    filler: WorkersFiller
+    filler: RelayingFiller
     episodes: Sites | None = None
 
 
@@ -179,7 +199,7 @@ class Site:
 
     def _ours(self, fault: Fault) -> Fault:
         """The fault with the numbers of the whole cluster."""
-        return shifted(fault, self._slots.start)
+        return placed(fault, self._setup)
 
     # Rows -----------------------------------------------------------------------------
 
@@ -190,18 +210,22 @@ class Site:
 
     def fill(self, orders: SiteOrders, rows: int) -> Fragment:
         """Fill the next rows of every slot; observations are not normalised."""
-        filled = self._following(orders).filler.fill(rows)
+        filler = self._following(orders).filler
+        filled = filler.fill(rows)
         buffer = filled.buffer
-        for end in buffer.ends.values():
-            end.fault = end.fault and self._ours(end.fault)
+        ends = (*filler.ends, *pack_ends(buffer.ends, self._space))
         return Fragment(
             tuple(buffer.extras),
             buffer.arrays(),
-            pack_ends(buffer.ends, self._space),
+            tuple(map(self._our_ends, ends)),
             filled.first_carry,
             filled.after,
             tuple(map(self._ours, buffer.faults)),
         )
+
+    def _our_ends(self, packed: PackedEnds) -> PackedEnds:
+        faults = {at: self._ours(one) for at, one in packed.faults.items()}
+        return packed._replace(faults=faults)
 
     def _following(self, given: SiteOrders) -> _Copies:
         for key in self._copies.keys() - given.kept:
@@ -210,7 +234,7 @@ class Site:
         if copies is None:
             policy = RelayedPolicy()
             # Without the norm: the driver has it, and normalises all rows together.
-            copies = _Copies(policy, WorkersFiller(self.pool, policy, None))
+            copies = _Copies(policy, RelayingFiller(self.pool, policy, None))
             self._copies[given.key] = copies
         copies.policy.take(given.orders)
         return copies
@@ -254,11 +278,13 @@ class Site:
         self.pool.close()
 
 
-def shifted(fault: Fault, first: int) -> Fault:
-    """A fault of a pool whose slot 0 has this number, ready to be sent."""
+def placed(fault: Fault, setup: SiteSetup) -> Fault:
+    """A fault of a site's pool with its place in the cluster, ready to be sent."""
+    first = setup.slots.start
     slot = None if fault.slot is None else fault.slot + first
     beside = None if fault.beside is None else fault.beside + first
-    return replace(for_travel(fault), slot=slot, beside=beside)
+    sent = replace(for_travel(fault), slot=slot, beside=beside)
+    return replace(sent, site=setup.number, node=setup.node)
 
 
 def faults_of(error: Exception, command: str) -> tuple[Fault, ...]:

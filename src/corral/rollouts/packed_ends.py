@@ -39,10 +39,10 @@ class PackedEnds(NamedTuple):
 
 def pack_ends(
     ends: dict[tuple[int, int], EpisodeEnd], space: SpaceParts
-) -> PackedEnds | None:
-    """Pack the ends of a buffer; None if there are none."""
+) -> tuple[PackedEnds, ...]:
+    """Pack the ends of a buffer, in one part; in none if there are none."""
     if not ends:
-        return None
+        return ()
     numbers, returns, flags = [], [], []
     infos: list[dict[str, Any]] = []
     for (row, slot), end in ends.items():
@@ -58,7 +58,7 @@ def pack_ends(
             flags.append((end.bootstrapped, True, told.terminated))
             infos.append(told.info)
     every = list(ends.values())
-    return PackedEnds(
+    packed = PackedEnds(
         np.array(numbers, np.int64),
         np.array(returns, np.float64),
         np.array(flags, np.bool_),
@@ -67,6 +67,7 @@ def pack_ends(
         tuple(infos) if any(infos) else (),
         {n: end.fault for n, end in enumerate(every) if end.fault is not None},
     )
+    return (packed,)
 
 
 def unpack_ends(

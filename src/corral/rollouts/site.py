@@ -48,13 +48,13 @@ class Fragment(NamedTuple):
     Attributes:
         extras: Names of the policy's extras.
         arrays: Arrays of the buffer, by name.
-        ends: Ends of episodes; slots as the site counts them.
+        ends: Ends of episodes, in parts; slots as the site counts them.
         faults: What ended episodes before row 0.
     """
 
     extras: tuple[str, ...]
     arrays: Arrays
-    ends: PackedEnds | None
+    ends: tuple[PackedEnds, ...]
     first_carry: Any
     after: Boundary
     faults: tuple[Fault, ...] = ()

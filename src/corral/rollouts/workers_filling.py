@@ -20,7 +20,7 @@ from corral.errors import Fault, OptionError
 from corral.rollouts import carry as carries
 from corral.rollouts.filling import Boundary, Filled
 from corral.rollouts.normalise import ObsNorm
-from corral.rollouts.packed_ends import unpack_ends
+from corral.rollouts.packed_ends import PackedEnds, unpack_ends
 from corral.rollouts.published_policy import PublishedPolicy
 from corral.rollouts.rollout_buffer import EXTRAS, RolloutBuffer
 from corral.rollouts.site import Fragment, policy_sites
@@ -85,7 +85,10 @@ class WorkersFiller:
             return self._filled_again(rows, found)
         for shard, one in zip(self._shards, found, strict=True):
             if isinstance(one, Fragment):
-                _adopt(buffer, shard, one)
+                part = slice(shard.start, shard.stop)
+                buffer.adopt(part, one.extras, one.arrays)
+                buffer.faults += one.faults
+                self._take_ends(buffer, shard.start, one.ends)
         if any(isinstance(one, Fault) for one in found):
             found = self._replaced(buffer, found)
         self._extras = {
@@ -98,6 +101,13 @@ class WorkersFiller:
             buffer.normalise(self._norm)
         first_carry = carries.joined([one.first_carry for one in found])
         return Filled(buffer, first_carry, self._joined([one.after for one in found]))
+
+    def _take_ends(
+        self, buffer: RolloutBuffer, first: int, ends: Sequence[PackedEnds]
+    ) -> None:
+        """Take over the ends of episodes of a site whose first slot this is."""
+        for packed in ends:
+            buffer.ends |= unpack_ends(packed, first)
 
     def _filled_again(self, rows: int, faults: Sequence[Fault]) -> Filled:
         """All workers died and were replaced: the rows of their next episodes."""
@@ -127,7 +137,7 @@ class WorkersFiller:
         for shard, one, boundary in zip(self._shards, found, after, strict=True):
             if isinstance(one, Fault):
                 buffer.lose(shard, one)
-                one = Fragment((), {}, None, boundary.carry, boundary)
+                one = Fragment((), {}, (), boundary.carry, boundary)
             fragments.append(one)
         return fragments
 
@@ -173,11 +183,3 @@ def shapes_of(buffer: RolloutBuffer) -> dict[str, Any]:
         for name, array in buffer.arrays().items()
         if array.dtype != object
     }
-
-
-def _adopt(buffer: RolloutBuffer, slots: range, fragment: Fragment) -> None:
-    """Take over what a site has filled."""
-    buffer.adopt(slice(slots.start, slots.stop), fragment.extras, fragment.arrays)
-    buffer.faults += fragment.faults
-    if fragment.ends is not None:
-        buffer.ends |= unpack_ends(fragment.ends, slots.start)

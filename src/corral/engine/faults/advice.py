@@ -80,6 +80,8 @@ def advice_for(fault: Fault, syntax: str = "python") -> Iterator[str]:
         if not fault.gave_up and not starting:
             restart = _option(in_python, "on_node_loss", "restart")
             yield f"continue after such losses: {restart}"
+        if "fragment_timeout" in (fault.error_text or ""):
+            yield f"give a fragment more time: {_option(in_python, 'fragment_timeout')}"
         yield "see which nodes are there: corral doctor --cluster"
         return
     if in_python and fault.kind in ("died", "hung") and in_pool:

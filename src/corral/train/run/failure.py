@@ -113,6 +113,8 @@ class RunFailure:
         if fault.kind == "hung" and fault.command == "construct":
             allowed = fault.limit or config.start_timeout or 1.0
             return {"start_timeout": LIMIT_FACTOR * allowed}, ""
+        if fault.kind == "node":
+            return {"cluster.on_node_loss": "restart"}, ""
         if isinstance(fault.exception, UsageError):
             return {}, "Change the env as the message says"
         if helped_by_restarts(fault) and config.on_fault == "raise":
@@ -166,7 +168,7 @@ def written_about(
     except (WriteFailed, OSError) as failed:  # the disk may be what is wrong
         lines = [f"Traceback   not written ({failed}):", text.rstrip()]
     fault = getattr(error, "fault", None)
-    if isinstance(fault, Fault):
+    if isinstance(fault, Fault) and fault.kind != "node":  # that has no episode
         with suppress(CorralError, OSError):  # the same
             fault.save(directory.fault)
             trust = [] if signed else ["--trust"]

@@ -80,7 +80,8 @@ class Outputs:
     def write_fault(self, fault: Fault, count: int, step: int) -> None:
         """Print and write a restart, with the number of restarts so far."""
         self.console.say(line_of(fault, count), "yellow")
-        names = ("kind", "command", "slot", "worker", "seed")
+        names = ["kind", "command", "slot", "worker", "seed"]
+        names += ["site", "node"] if fault.site is not None else []
         text = f"{fault.error_text or fault.signal_name or ''}"
         row = {
             "count": count,
@@ -271,7 +272,10 @@ def cut(directory: RunDirectory, step: int) -> None:
 
 def line_of(fault: Fault, count: int) -> str:
     """Return one line: what was restarted, why, and the number of restarts."""
-    place = f"slot {fault.slot}" if fault.slot is not None else "all slots"
+    slots = f"slot {fault.slot}" if fault.slot is not None else "all slots"
+    places = [] if fault.kind == "node" else [f"{slots} of worker {fault.worker}"]
+    if fault.site is not None:
+        places += [f"site {fault.site}", f"node {fault.node}"]
     code = fault.signal_name or f"exit code {fault.exit_code}"
     limit = "" if fault.limit is None else f" within {fault.limit:g} s"
     text = " ".join((fault.error_text or "").split())
@@ -279,6 +283,7 @@ def line_of(fault: Fault, count: int) -> str:
         "died": f"its process ended in {fault.command} by {code}",
         "hung": f"no answer to {fault.command}{limit}",
         "raised": f"{fault.error_type} in {fault.command}: {text}",
+        "node": text,
     }
     reason = reasons[fault.kind][:MAX_ERROR_CHARACTERS]
-    return f"Restarted   {place} of worker {fault.worker}: {reason} ({count} so far)"
+    return f"Restarted   {', '.join(places)}: {reason} ({count} so far)"
