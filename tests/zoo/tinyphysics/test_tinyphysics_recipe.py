@@ -35,6 +35,7 @@ SMALL = {
     "ppo.n_steps": 200,
 }
 GIBIBYTE = 1 << 30
+pytestmark = pytest.mark.first  # all together: they share a run
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -70,7 +71,6 @@ def test_an_update_later_there_is_a_report_and_a_best_policy(sequential):
     assert found["eval/pid_cost"] == cloned["eval/pid_cost"]
 
 
-@pytest.mark.first
 @pytest.mark.parametrize(
     "settings",
     [{"backend": "serial"}, {"backend": "process", "workers": 2}],
