@@ -170,10 +170,22 @@ def _below_tests(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="module", autouse=True)
+def quick_runs_of_fixtures(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Runs that a module has made for all its tests are as quick as theirs."""
+    with _quick(_below_tests(request)):
+        yield
+
+
+@pytest.fixture(autouse=True)
 def quick_runs(request: pytest.FixtureRequest) -> Iterator[None]:
     """Runs do not measure speeds for long, and draw pictures where these matter."""
-    drawn = _below_tests(request).startswith(DRAWN)
-    with hurried(), nullcontext() if drawn else undrawn():
+    with _quick(_below_tests(request)):
+        yield
+
+
+@contextmanager
+def _quick(file: str) -> Iterator[None]:
+    with hurried(), nullcontext() if file.startswith(DRAWN) else undrawn():
         yield
 
 

@@ -1,6 +1,5 @@
 """The page about a run: every curve, averaged as on the console, on any screen."""
 
-import json
 import re
 
 import pytest
