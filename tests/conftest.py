@@ -7,7 +7,7 @@ import signal
 import sys
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +46,7 @@ MODULES = (
     *("corral.rollouts.collector", "corral.rollouts.workers_filling"),
 )
 """What workers of many tests import, since the modules of these envs do."""
-LEARNERS = (*MODULES, "corral.learners.ppo")
+LEARNERS = (*MODULES, "corral.learners.ppo", "onnxruntime")
 POLICIES = {
     "contracts/test_sites": LEARNERS,
     "learners": LEARNERS,
@@ -54,10 +54,10 @@ POLICIES = {
     "train/run": LEARNERS,
     "zoo/meta": LEARNERS,
     "zoo/test_box_jump_recipe": LEARNERS,
-    "zoo/tinyphysics": (*LEARNERS, "onnxruntime"),
+    "zoo/tinyphysics": LEARNERS,
 }
 """Tests whose workers import what policies or a simulator need, too."""
-DRAWN = ("train/reports", "tools")
+DRAWN = ("tools", "train/reports", "train/run/test_report_pictures")
 """Tests of pictures."""
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -128,32 +128,64 @@ def worker_templates() -> Iterator[Templates]:
     templates.close()
 
 
+@pytest.fixture(scope="module", autouse=True)
+def forked_workers_of_fixtures(
+    request: pytest.FixtureRequest, worker_templates: Templates
+) -> Iterator[None]:
+    """Workers of what a module has made for all its tests are forked as theirs are."""
+    with _forked(_below_tests(request), worker_templates):
+        yield
+
+
 @pytest.fixture(autouse=True)
 def forked_workers(
     request: pytest.FixtureRequest, worker_templates: Templates
 ) -> Iterator[None]:
     """Workers are forked from a template, but where their start is the matter."""
-    folder = request.path.relative_to(Path(__file__).parent).as_posix()
-    fresh = request.node.get_closest_marker("fresh_workers") is not None
-    if fresh or folder.startswith(FRESH_WORKERS) or not prepared_workers.are_possible():
+    if request.node.get_closest_marker("fresh_workers") is not None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(spawn, "_popen", worker_templates.fresh)
+            yield
+        return
+    with _forked(_below_tests(request), worker_templates):
+        yield
+
+
+@contextmanager
+def _forked(file: str, templates: Templates) -> Iterator[None]:
+    if file.startswith(FRESH_WORKERS) or not prepared_workers.are_possible():
         yield
         return
-    threads = None if folder.startswith(BENCHMARKS) else 1
+    threads = None if file.startswith(BENCHMARKS) else 1
     environ = serialization.environment(threads, device=None)
-    fitting = (POLICIES[one] for one in POLICIES if folder.startswith(one))
-    modules = next(fitting, MODULES)
-    template = worker_templates.for_environment(environ, modules)
+    fitting = (POLICIES[one] for one in POLICIES if file.startswith(one))
+    template = templates.for_environment(environ, next(fitting, MODULES))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(spawn, "_popen", template.popen)
+        yield
+
+
+def _below_tests(request: pytest.FixtureRequest) -> str:
+    return request.path.relative_to(Path(__file__).parent).as_posix()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick_runs_of_fixtures(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Runs that a module has made for all its tests are as quick as theirs."""
+    with _quick(_below_tests(request)):
         yield
 
 
 @pytest.fixture(autouse=True)
 def quick_runs(request: pytest.FixtureRequest) -> Iterator[None]:
     """Runs do not measure speeds for long, and draw pictures where these matter."""
-    folder = request.path.relative_to(Path(__file__).parent).as_posix()
-    drawn = folder.startswith(DRAWN) or request.node.get_closest_marker("pictures")
-    with hurried(), nullcontext() if drawn else undrawn():
+    with _quick(_below_tests(request)):
+        yield
+
+
+@contextmanager
+def _quick(file: str) -> Iterator[None]:
+    with hurried(), nullcontext() if file.startswith(DRAWN) else undrawn():
         yield
 
 
@@ -171,11 +203,11 @@ def start(
 ) -> Iterator[Callable[..., Script]]:
     """Start Python on a script written to tmp_path, or as `arguments` say."""
     scripts: list[Script] = []
-    folder = request.path.relative_to(Path(__file__).parent).as_posix()
+    file = _below_tests(request)
     fresh = request.node.get_closest_marker("fresh_workers") is not None
     template = None
     if (
-        folder.startswith(FORKED_PROGRAMS)
+        file.startswith(FORKED_PROGRAMS)
         and not fresh
         and prepared_workers.are_possible()
     ):

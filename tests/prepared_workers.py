@@ -95,7 +95,8 @@ class Templates:
         fresh: Callable[..., subprocess.Popen[bytes]],
         interpreter: Callable[[], list[str]],
     ) -> None:
-        self._made_of = fresh, interpreter
+        self.fresh = fresh
+        self._interpreter = interpreter
         self._templates: dict[tuple[str, ...], Template] = {}
 
     def for_environment(
@@ -106,7 +107,7 @@ class Templates:
         if template is None or not template.was_started_with(environ):
             if template is not None:
                 template.close()
-            template = Template(*self._made_of, environ, modules)
+            template = Template(self.fresh, self._interpreter, environ, modules)
             self._templates[modules] = template
         return template
 

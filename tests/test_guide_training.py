@@ -42,7 +42,9 @@ def test_the_page_can_be_followed(folder, capsys):
     assert set(files) == {
         *("chase.py", "chase.yaml", "play.py", "deployed.py", "train.py")
     }
-    files["chase.yaml"] += "final_episodes: 9\nvideo: never\nbackend: serial\n"
+    files["chase.yaml"] += "final_episodes: 9\nevaluate_episodes: 4\n"
+    files["chase.yaml"] += "video: never\nbackend: serial\n"
+    files["play.py"] = files["play.py"].replace("range(100)", "range(9)")
     files["chase.yaml"] = files["chase.yaml"].replace("60000", "2048")
     files["chase.yaml"] = files["chase.yaml"].replace("n_epochs: 4", "n_epochs: 1")
     for name, text in files.items():
@@ -66,7 +68,8 @@ def test_the_page_can_be_followed(folder, capsys):
     assert re.findall(r"\d", by_torch) == re.findall(r"\d", by_onnx)
     source = files["train.py"].replace(
         '"total_steps"',
-        '"backend": "serial", "video": "never", "ppo.n_epochs": 1, "total_steps"',
+        '"backend": "serial", "video": "never", "ppo.n_epochs": 1, '
+        '"evaluate_episodes": 4, "final_episodes": 4, "total_steps"',
     )
     exec(compile(source, "train.py", "exec"), {})
     assert len(list(folder.glob("runs/*/*/report.html"))) == 2

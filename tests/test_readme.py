@@ -12,6 +12,7 @@ from prepared_scripts import ENGINE, LEARNERS, ScriptTemplate
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "guides").glob("*.md"))]
+pytestmark = pytest.mark.first  # all together: they share two templates
 BLOCK = re.compile(r"^```python[ \t]*([^\n]*)\n(.*?)^```[ \t]*$", re.M | re.S)
 
 

@@ -15,9 +15,9 @@ from corral.engine.worker import compiled
 HERE = Path(__file__).parent
 PURE = os.environ.get("CORRAL_PURE_PYTHON") == "1"
 # Where the slots run matters here, not how many workers there can be; and no part that
-# is in C knows of global generators.
+# is in C knows of global generators or simulators.
 COUNTS = [f"{backend}-{count}" for backend in ("thread", "process") for count in "134"]
-LEFT_OUT = " or ".join([*COUNTS, "generators"])
+LEFT_OUT = " or ".join([*COUNTS, "generators", "ant"])
 
 
 def test_the_choice_of_twins_is_made_by_the_environment() -> None:

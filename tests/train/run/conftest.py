@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from small_runs import ENVS, SMALL
+from undrawn import hurried, undrawn
 
 from corral.train.run.directory import RunDirectory
 from corral.train.run.start import begin, resume
@@ -49,7 +50,7 @@ def train():
 def example(tmp_path_factory):
     """One run of CartPole, from its beginning to its end."""
     path = tmp_path_factory.mktemp("example") / "run"
-    with begin("cartpole", SMALL, out=path) as training:
+    with undrawn(), hurried(), begin("cartpole", SMALL, out=path) as training:
         assert training.run() == 0
     return path
 

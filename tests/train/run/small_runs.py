@@ -1,4 +1,8 @@
-"""A run that takes no time, and envs for it."""
+"""A run that takes no time, envs for it, and the folder of one that never was."""
+
+import json
+
+from corral.train.run.directory import RunDirectory
 
 ENVS = '''
 import os, signal, gymnasium, numpy as np
@@ -160,3 +164,13 @@ SMALL = {
     "video": "never",
 }
 """Six updates of 32 steps, saved and evaluated twice."""
+
+
+def made(folder, metrics, **about):
+    """A run's directory with these metrics."""
+    folder.mkdir()
+    lines = "".join(json.dumps(line) + "\n" for line in metrics)
+    (folder / "metrics.jsonl").write_text(lines)
+    (folder / "about.json").write_text(json.dumps({"title": "a run", **about}))
+    (folder / "config.yaml").write_text("env: CartPole-v1\n# signature: abc\n")
+    return RunDirectory(folder)

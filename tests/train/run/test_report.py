@@ -1,13 +1,12 @@
 """The page about a run: every curve, averaged as on the console, on any screen."""
 
-import json
 import re
 
 import pytest
+from small_runs import made
 
-from corral.train.reports.page import NARROW_INCHES
 from corral.train.run import report
-from corral.train.run.directory import RECENT_EPISODES, RunDirectory
+from corral.train.run.directory import RECENT_EPISODES
 from corral.train.run.parts import means_of
 from corral.train.sinks import jsonl
 
@@ -20,16 +19,6 @@ CURVES = (
     "Explained variance",
     "Learning rate",
 )
-
-
-def made(folder, metrics, **about):
-    """A run's directory with these metrics."""
-    folder.mkdir()
-    lines = "".join(json.dumps(line) + "\n" for line in metrics)
-    (folder / "metrics.jsonl").write_text(lines)
-    (folder / "about.json").write_text(json.dumps({"title": "a run", **about}))
-    (folder / "config.yaml").write_text("env: CartPole-v1\n# signature: abc\n")
-    return RunDirectory(folder)
 
 
 def titles(page):
@@ -86,28 +75,6 @@ def test_success_and_infos_are_curves(tmp_path):
     assert titles(page)[:2] == ["Success rate", "energy"]
     assert "Also in metrics.jsonl: key11, key12, key13, key14." in page
     assert "signature" not in page
-
-
-@pytest.mark.pictures
-def test_the_steps_begin_at_0(tmp_path):
-    metrics = [{"step": n, "episode/return": 1.0} for n in (90_000, 91_000)]
-    page = report.page(made(tmp_path / "run", metrics))
-    assert page.count("<svg") == 2
-    labels = [re.findall(r">([\d.]+k?)</text>", svg) for svg in page.split("<svg")[1:]]
-    assert [ticks[0] for ticks in labels] == ["0", "0"]
-
-
-@pytest.mark.pictures
-def test_nothing_in_it_is_wider_than_a_telephone(trained):
-    """Of every picture there is one that is legible there; none makes it scroll."""
-    page = report.page(trained)
-    assert '<div class="wide"><svg' not in page
-    pictures = re.findall(
-        r'(<div class="broad">)?<svg[^>]*viewBox="0 0 ([\d.]+) ', page
-    )
-    narrow = [float(width) for broad, width in pictures if not broad]
-    assert len(narrow) > 10 and max(narrow) <= 72 * NARROW_INCHES
-    assert page.count('<div class="broad">') == page.count('<div class="narrow">') > 0
 
 
 # What is measured ---------------------------------------------------------------------

@@ -32,6 +32,7 @@ QUICK = {
     "ppo.n_steps": 200,
 }
 STEERS, TURNS = "tinyphysics_steer", "tinyphysics"
+pytestmark = pytest.mark.first  # all together: they share two runs
 
 
 @pytest.fixture(scope="module")

@@ -37,18 +37,23 @@ class SingleEnvAdapter(Adapter):
             options: for this episode.
             task: for this episode.
         """
-        more: dict[str, Any] = {}
         if task is not NO_TASK:
             if self._deliver is None:
                 self._deliver = TaskDelivery(self.env, self.task_by)
-            more = self._deliver(task, options)
-            options = more.pop("options", None)
-        if seed is None and options is None and self.bare_resets and not more:
+            given = self._deliver(task, options)
+            options = given.get("options")
+            if given.keys() - {"options"}:
+                return reset(seed=seed, **given)
+        if options is not None:
+            return reset(seed=seed, options=options)
+        if seed is None and self.bare_resets:
             return reset()
         # An env may take no options, as long as none are given.
-        if options is None and (more or not self._takes_options()):
-            return reset(seed=seed, **more)
-        return reset(seed=seed, options=options, **more)
+        return (
+            reset(seed=seed, options=None)
+            if self._takes_options()
+            else reset(seed=seed)
+        )
 
     def _takes_options(self) -> bool:
         # A bound method is new each time. A signature is read when the method changes.

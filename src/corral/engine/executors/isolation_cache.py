@@ -42,7 +42,10 @@ class CacheKey:
 
 
 def cache_key_of(assignment: Assignment, guests: list[int]) -> CacheKey | None:
-    """The key of these slots' envs; None if their factories cannot be pickled."""
+    """The key of these slots' envs; None if there is none.
+
+    Factories that cannot be pickled have none, nor does a directory that was deleted.
+    """
     options = assignment.options
     asked = (
         [assignment.factories[slot] for slot in guests],
@@ -55,10 +58,10 @@ def cache_key_of(assignment: Assignment, guests: list[int]) -> CacheKey | None:
         serialization.pack_registry(),
     )
     try:
-        packed = serialization.dumps(asked)
+        packed, directory = serialization.dumps(asked), os.getcwd()
     except Exception:
         return None
-    said = repr((FORMAT, sys.version, _installed(), sys.path, os.getcwd()))
+    said = repr((FORMAT, sys.version, _installed(), sys.path, directory))
     digest = hashlib.sha256(packed + said.encode()).hexdigest()
     return CacheKey(digest, b"cloudpickle" not in packed)
 

@@ -50,6 +50,8 @@ class Inbox:
 
     def _by_position(self, slots: Chosen) -> dict[int, Letter]:
         known = self.letters
+        if not known:
+            return {}
         return {at: known[s] for at, s in enumerate(slots.tolist()) if s in known}
 
     def take_faults(self, letters: Iterable[Letter]) -> dict[int, Fault]:

@@ -91,8 +91,9 @@ class EpisodePlan:
         episode.began, episode.broken = ticket, False
         episode.seed = self._seed(slot, episode, asked.get("seed"))
         # Before any code of the user's is run: it may end this process.
-        counts = episode.number, episode.restarts, episode.seed_word
-        _WORDS.pack_into(self._words[index], 0, *counts, ticket, episode.first_began)
+        words, number, restarts = self._words[index], episode.number, episode.restarts
+        seed, first = episode.seed_word, episode.first_began
+        _WORDS.pack_into(words, 0, number, restarts, seed, ticket, first)
         episode.options = asked.get("options")
         episode.task = self._task(slot, episode, asked.get("task", NO_TASK))
         self.has_begun = True
@@ -120,7 +121,7 @@ class EpisodePlan:
     def _task(self, slot: int, episode: SlotEpisode, task: Any) -> Any:
         if task is NO_TASK and episode.restarts:
             task = episode.task
-        if task is NO_TASK:
+        if task is NO_TASK and self.options.sample_task is not None:
             task = sampled_task(self.options, slot, episode.number)
         if self._self_resetting and task is not NO_TASK:
             raise OptionError(

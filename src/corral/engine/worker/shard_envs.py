@@ -93,7 +93,9 @@ class ShardEnvs:
         self, index: int, seed: int | None, options: dict[str, Any] | None, task: Any
     ) -> Any:
         """Have a slot's env begin an episode."""
-        with self.randomness_of(self._job.slots[index]):
+        if self.isolation is None:  # nothing to enter, after every episode
+            return self.adapters[index].reset(seed, options, task)
+        with self.isolation.of(self._job.slots[index]):
             return self.adapters[index].reset(seed, options, task)
 
     def rebuild(self, index: int) -> None:

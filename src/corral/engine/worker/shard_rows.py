@@ -193,9 +193,12 @@ class ShardRows:
 
     def _prepare(self, index: int) -> None:
         """Count to the slot's next episode, before its env begins it."""
-        self.envs.leave_slots()  # `sample_task` draws outside the slot's streams
+        isolated = self.envs.isolation is not None
+        if isolated:
+            self.envs.leave_slots()  # `sample_task` draws outside the slot's streams
         episode = self.plan.begin(index, self.tickets.word(index))
-        self.envs.reseed(self.slots[index], episode.seed)
+        if isolated:
+            self.envs.reseed(self.slots[index], episode.seed)
 
     def _reset_env(self, index: int) -> Any:
         """Have the env begin what was prepared, in time."""
