@@ -28,10 +28,8 @@ from corral.errors import Fault
 from corral.rollouts.episode_run import Episode, EpisodeItem, EpisodeOptions
 from corral.rollouts.filling import Boundary
 from corral.rollouts.normalise import ObsNorm
-from corral.rollouts.packed_ends import pack_ends
 from corral.rollouts.published_policy import Orders, PublishedPolicy, in_segment
 from corral.rollouts.site import Fragment, policy_sites
-from corral.rollouts.space_rows import SpaceParts
 from corral.rollouts.workers_episodes import run_at_sites
 from corral.rollouts.workers_filling import WorkersFiller
 
@@ -156,7 +154,6 @@ class Site:
                 own_processes=setup.options.workers is None,
             ),
         )
-        self._space = SpaceParts(self.pool.spec.observation_space)
         self._copies: dict[int, _Copies] = {}
         self._restarted: list[Fault] = []
         self.pool.call_on_restart(self._restarted.append)
@@ -192,12 +189,12 @@ class Site:
         """Fill the next rows of every slot; observations are not normalised."""
         filled = self._following(orders).filler.fill(rows)
         buffer = filled.buffer
-        for end in buffer.ends.values():
-            end.fault = end.fault and self._ours(end.fault)
+        ends = buffer.packed_ends()
+        faults = {at: self._ours(fault) for at, fault in ends.faults.items()}
         return Fragment(
             tuple(buffer.extras),
             buffer.arrays(),
-            pack_ends(buffer.ends, self._space),
+            ends._replace(faults=faults),
             filled.first_carry,
             filled.after,
             tuple(map(self._ours, buffer.faults)),

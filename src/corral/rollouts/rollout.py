@@ -10,8 +10,8 @@ Row t of a slot is an observation, the action, and its result:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +21,7 @@ from corral.errors import Fault, OptionError
 from corral.rollouts import carry as carries
 
 
-@dataclass(frozen=True, slots=True)
-class EpisodeSummary:
+class EpisodeSummary(NamedTuple):
     """An episode that ended in a rollout, terminated or truncated.
 
     Attributes:
@@ -139,7 +138,7 @@ def joined(rollouts: Sequence[Any]) -> dict[str, Any]:
     shift = np.repeat(first[:-1], [int(one.ended.sum()) for one in rollouts])
     order = np.lexsort((at_slot + shift, at_row))
     episodes = [
-        replace(episode, slot=episode.slot + at)
+        episode._replace(slot=episode.slot + at)
         for one, at in zip(rollouts, first, strict=False)
         for episode in one.episodes
     ]

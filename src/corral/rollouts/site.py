@@ -151,7 +151,7 @@ class PolicySite:
         return Fragment(
             tuple(buffer.extras),
             buffer.private_arrays(),
-            pack_ends(buffer.ends, self._space),
+            pack_ends(buffer.ends, self._space) if buffer.ends else None,
             filled.first_carry,
             filled.after,
             faults,

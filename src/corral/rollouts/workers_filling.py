@@ -20,7 +20,6 @@ from corral.errors import Fault, OptionError
 from corral.rollouts import carry as carries
 from corral.rollouts.filling import Boundary, Filled
 from corral.rollouts.normalise import ObsNorm
-from corral.rollouts.packed_ends import unpack_ends
 from corral.rollouts.published_policy import PublishedPolicy
 from corral.rollouts.rollout_buffer import EXTRAS, RolloutBuffer
 from corral.rollouts.site import Fragment, policy_sites
@@ -177,7 +176,6 @@ def shapes_of(buffer: RolloutBuffer) -> dict[str, Any]:
 
 def _adopt(buffer: RolloutBuffer, slots: range, fragment: Fragment) -> None:
     """Take over what a site has filled."""
-    buffer.adopt(slice(slots.start, slots.stop), fragment.extras, fragment.arrays)
+    part = slice(slots.start, slots.stop)
+    buffer.adopt(part, fragment.extras, fragment.arrays, fragment.ends)
     buffer.faults += fragment.faults
-    if fragment.ends is not None:
-        buffer.ends |= unpack_ends(fragment.ends, slots.start)
