@@ -121,8 +121,9 @@ def join_ends(parts: Sequence[PackedEnds]) -> PackedEnds:
     order = np.lexsort((numbers[:, 1], numbers[:, 0]))
     infos: tuple[dict[str, Any], ...] = ()
     if any(part.infos for part in parts):
-        each = (part.infos or [{} for _ in part.returns] for part in parts)
-        every = [info for infos in each for info in infos]
+        every: list[dict[str, Any]] = []
+        for part in parts:
+            every.extend(part.infos or [{} for _ in part.returns])
         infos = tuple(every[at] for at in order.tolist())
     faults: dict[int, Fault] = {}
     if any(part.faults for part in parts):
