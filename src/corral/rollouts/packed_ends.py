@@ -81,10 +81,12 @@ class PackedEnds(NamedTuple):
 
 
 def pack_ends(ends: dict[tuple[int, int], EpisodeEnd], space: SpaceParts) -> PackedEnds:
-    """Pack ends by row and slot."""
+    """Pack ends, by row and slot."""
+    places = sorted(ends)
+    every = [ends[place] for place in places]
     numbers, returns, flags = [], [], []
     infos: list[dict[str, Any]] = []
-    for (row, slot), end in ends.items():
+    for (row, slot), end in zip(places, every, strict=True):
         told = end.summary
         if told is None:
             numbers.append((row, slot, 0, 0))
@@ -96,7 +98,6 @@ def pack_ends(ends: dict[tuple[int, int], EpisodeEnd], space: SpaceParts) -> Pac
             returns.append(told.return_)
             flags.append((end.bootstrapped, True, told.terminated))
             infos.append(told.info)
-    every = list(ends.values())
     kept = [end.carry for end in every if end.bootstrapped]
     return PackedEnds(
         np.array(numbers, np.int64).reshape(-1, 4),

@@ -10,8 +10,8 @@ Row t of a slot is an observation, the action, and its result:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,8 @@ from corral.errors import Fault, OptionError
 from corral.rollouts import carry as carries
 
 
-class EpisodeSummary(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class EpisodeSummary:
     """An episode that ended in a rollout, terminated or truncated.
 
     Attributes:
@@ -138,7 +139,7 @@ def joined(rollouts: Sequence[Any]) -> dict[str, Any]:
     shift = np.repeat(first[:-1], [int(one.ended.sum()) for one in rollouts])
     order = np.lexsort((at_slot + shift, at_row))
     episodes = [
-        episode._replace(slot=episode.slot + at)
+        replace(episode, slot=episode.slot + at)
         for one, at in zip(rollouts, first, strict=False)
         for episode in one.episodes
     ]

@@ -232,7 +232,8 @@ class RolloutBuffer:
 
     def packed_ends(self) -> PackedEnds:
         """All ends, by row and slot."""
-        return join_ends([*self._adopted, pack_ends(self.ends, self._space)])
+        own = pack_ends(self.ends, self._space)
+        return join_ends([*self._adopted, own]) if self._adopted else own
 
     def truncate_after_last_row(self, obs: Any, slot: int, carry: Any) -> None:
         """Truncate the slot's episode after the last row; `obs` has all slots."""
