@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import compress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -70,14 +71,15 @@ class PackedEnds(NamedTuple):
 
     def episodes(self) -> tuple[EpisodeSummary, ...]:
         """The summaries, for ends that have one."""
-        infos: Sequence[dict[str, Any]] = self.infos or [{} for _ in self.returns]
-        lists = self.numbers.tolist(), self.returns.tolist(), self.flags.tolist()
-        each = zip(*lists, infos, strict=True)
-        return tuple(
-            EpisodeSummary(slot, row, seed, return_, length, terminated, info)
-            for (row, slot, seed, length), return_, (_, told, terminated), info in each
-            if told
-        )
+        told = self.flags[:, 1]
+        columns = [one[told].tolist() for one in (*self.numbers.T, self.returns)]
+        row, slot, seed, length, returns = columns
+        terminated = self.flags[told, 2].tolist()
+        infos: Any = ({} for _ in row)
+        if self.infos:
+            infos = compress(self.infos, told.tolist())
+        each = (slot, row, seed, returns, length, terminated, infos)
+        return tuple(map(EpisodeSummary, *each))
 
 
 def pack_ends(ends: dict[tuple[int, int], EpisodeEnd], space: SpaceParts) -> PackedEnds:

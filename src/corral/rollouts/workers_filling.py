@@ -110,7 +110,7 @@ class WorkersFiller:
     def _called(self, method: str, args: Any) -> list[Any]:
         if self._sites is None:
             self._sites = policy_sites(self.pool)
-        return self._sites.call(method, args)
+        return self._sites.call(method, args, plain=True)
 
     def _asked(self, method: str, *args: Any) -> list[Any]:
         """What every site answers; asked again where a worker has died meanwhile."""

@@ -81,13 +81,17 @@ class Sites:
         method: str,
         args: tuple[Any, ...] | list[tuple[Any, ...]] = (),
         timeout: float | None = None,
+        plain: bool = False,
     ) -> list[Any]:
         """Start and finish."""
-        self.start(method, args)
+        self.start(method, args, plain)
         return self.finish(timeout)
 
     def start(
-        self, method: str, args: tuple[Any, ...] | list[tuple[Any, ...]] = ()
+        self,
+        method: str,
+        args: tuple[Any, ...] | list[tuple[Any, ...]] = (),
+        plain: bool = False,
     ) -> None:
         """Ask every worker to call a method of its site; do not wait.
 
@@ -96,6 +100,8 @@ class Sites:
         Args:
             method: its name.
             args: the arguments for all, or a list with a tuple for each worker.
+            plain: whether they have nothing in them that users wrote: such arguments
+                are pickled in a tenth of the time.
         """
         workers = len(self._executor.shards)
         each = args if isinstance(args, list) else [args] * workers
@@ -103,9 +109,14 @@ class Sites:
             raise OptionError(
                 f"args has {len(each)} tuples for {workers} workers; give one for each"
             )
-        self._ask(method, each)
+        self._ask(method, each, plain)
 
-    def _ask(self, method: str | None, each: Sequence[tuple[Any, ...]]) -> None:
+    def _ask(
+        self,
+        method: str | None,
+        each: Sequence[tuple[Any, ...]],
+        plain: bool = False,
+    ) -> None:
         self._lifecycle.check()
         state = self._state
         if state.waiting:
@@ -121,7 +132,7 @@ class Sites:
         packed: dict[int, Any] = {}
         for arguments in each:
             if id(arguments) not in packed:
-                packed[id(arguments)] = self._packed(arguments, "the arguments")
+                packed[id(arguments)] = self._packed(arguments, "the arguments", plain)
         kept = frozenset(sites._key for sites in _IN_USE[self._lifecycle])
         for worker, shard in enumerate(self._executor.shards):
             started = state.started[shard.start : shard.stop].tobytes()
@@ -140,8 +151,10 @@ class Sites:
             self._lifecycle.state = ACTING
         state.leave()
 
-    def _packed(self, value: Any, what: str) -> Any:
-        return Unpacked(pack(value, what)) if self._travels else value
+    def _packed(self, value: Any, what: str, plain: bool = False) -> Any:
+        if not self._travels:
+            return value
+        return Unpacked(pickle.dumps(value, -1) if plain else pack(value, what))
 
     def _post_all(self) -> None:
         """Send every worker its call; again, if it ended before it began."""
