@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
+import numpy as np
 from numpy.typing import NDArray
 
 from corral.engine.faults.advice import POLICY
@@ -58,6 +59,18 @@ class Fragment(NamedTuple):
     first_carry: Any
     after: Boundary
     faults: tuple[Fault, ...] = ()
+
+    @property
+    def plain(self) -> bool:
+        """Whether it has numbers in it alone, and no objects of users."""
+        ends, after = self.ends, self.after
+        told = self.faults or (ends is not None and (ends.infos or ends.faults))
+        if told or self.first_carry is not None or after.carry is not None:
+            return False
+        return all(
+            type(array) is np.ndarray and not array.dtype.hasobject
+            for array in (after.obs, *self.arrays.values())
+        )
 
 
 @dataclass(slots=True)
