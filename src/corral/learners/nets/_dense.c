@@ -348,8 +348,10 @@ static int find_loops(void) {
 PyMODINIT_FUNC PyInit__dense(void) {
     import_array();
     import_umath();
-    if (find_loops() < 0)
+    if (find_loops() < 0) { /* another numpy: then its functions are called */
+        PyErr_SetString(PyExc_ImportError, "numpy's inner loops were not found");
         return NULL;
+    }
     PyObject *made = PyModule_Create(&module);
     if (made == NULL)
         return NULL;

@@ -71,6 +71,11 @@ class NumpyForward:
         outputs = self._head.normalised(self._through(self._actor, x))
         return outputs, self._through(self._critic, x)[:, 0]
 
+    def values(self, obs: Array) -> Array:
+        """Values alone, as `judged` has them."""
+        x = obs.reshape(len(obs), -1).astype(np.float32, copy=False)
+        return self._through(self._critic, x)[:, 0]
+
     def judged_by_row(self, obs: Array) -> tuple[Array, Array]:
         """The same; a row's last bits depend neither on the others nor on its place.
 
