@@ -1,4 +1,4 @@
-"""The three C parts, all optional: without a compiler their Python twins are used."""
+"""The four C parts, all optional: without a compiler their Python twins are used."""
 
 import sys
 
@@ -22,13 +22,17 @@ if sys.platform == "linux":
 if get_include is not None and sys.platform != "win32":
     extensions.extend(
         Extension(
-            f"corral.engine.{room}.{part}",
-            [f"src/corral/engine/{room}/{part}.c"],
+            f"corral.{room.replace('/', '.')}.{part}",
+            [f"src/corral/{room}/{part}.c"],
             include_dirs=[get_include()],
             extra_compile_args=["-O2"],
             optional=True,
         )
-        for room, part in (("worker", "_record"), ("layout", "_readout"))
+        for room, part in (
+            ("engine/worker", "_record"),
+            ("engine/layout", "_readout"),
+            ("learners/nets", "_dense"),
+        )
     )
 
 setup(ext_modules=extensions)

@@ -77,7 +77,7 @@ class ClusterFiller(WorkersFiller):
             if isinstance(one, Fault):
                 buffer.lose(self._shards[number], one)
                 after = self._restarted(number)
-                one = Fragment((), {}, (), after.carry, after)
+                one = Fragment((), {}, None, after.carry, after)
             fragments.append(one)
         return fragments
 

@@ -26,13 +26,10 @@ from corral.engine.worker.seeds import SeedDomain, episode_seed
 from corral.engine.worker.serialization import unpack_registry
 from corral.errors import Fault
 from corral.rollouts.episode_run import Episode, EpisodeItem, EpisodeOptions
-from corral.rollouts.filling import Boundary, Filled
+from corral.rollouts.filling import Boundary
 from corral.rollouts.normalise import ObsNorm
-from corral.rollouts.packed_ends import PackedEnds, pack_ends
 from corral.rollouts.published_policy import Orders, PublishedPolicy, in_segment
-from corral.rollouts.rollout_buffer import RolloutBuffer
 from corral.rollouts.site import Fragment, policy_sites
-from corral.rollouts.space_rows import SpaceParts
 from corral.rollouts.workers_episodes import run_at_sites
 from corral.rollouts.workers_filling import WorkersFiller
 
@@ -129,29 +126,12 @@ class RelayedPolicy(PublishedPolicy):
         return 0 if weights is None else weights.version
 
 
-class RelayingFiller(WorkersFiller):
-    """Leaves the ends of episodes packed: the driver unpacks them."""
-
-    def fill(self, rows: int) -> Filled:
-        """Fill rows; `ends` has the ends that `buffer.ends` lacks."""
-        self.ends: list[PackedEnds] = []
-        return super().fill(rows)
-
-    def _take_ends(
-        self, buffer: RolloutBuffer, first: int, ends: Sequence[PackedEnds]
-    ) -> None:
-        for packed in ends:
-            numbers = packed.numbers.copy()
-            numbers[:, 1] += first  # the slots
-            self.ends.append(packed._replace(numbers=numbers))
-
-
 @dataclass(slots=True)
 class _Copies:
     """The copies of one policy in the workers of a site."""
 
     policy: RelayedPolicy
-    filler: RelayingFiller
+    filler: WorkersFiller
     episodes: Sites | None = None
 
 
@@ -176,7 +156,6 @@ class Site:
                 own_processes=setup.options.workers is None,
             ),
         )
-        self._space = SpaceParts(self.pool.spec.observation_space)
         self._copies: dict[int, _Copies] = {}
         self._restarted: list[Fault] = []
         self.pool.call_on_restart(self._restarted.append)
@@ -210,22 +189,18 @@ class Site:
 
     def fill(self, orders: SiteOrders, rows: int) -> Fragment:
         """Fill the next rows of every slot; observations are not normalised."""
-        filler = self._following(orders).filler
-        filled = filler.fill(rows)
+        filled = self._following(orders).filler.fill(rows)
         buffer = filled.buffer
-        ends = (*filler.ends, *pack_ends(buffer.ends, self._space))
+        ends = buffer.packed_ends()
+        faults = {at: self._ours(fault) for at, fault in ends.faults.items()}
         return Fragment(
             tuple(buffer.extras),
             buffer.arrays(),
-            tuple(map(self._our_ends, ends)),
+            ends._replace(faults=faults),
             filled.first_carry,
             filled.after,
             tuple(map(self._ours, buffer.faults)),
         )
-
-    def _our_ends(self, packed: PackedEnds) -> PackedEnds:
-        faults = {at: self._ours(one) for at, one in packed.faults.items()}
-        return packed._replace(faults=faults)
 
     def _following(self, given: SiteOrders) -> _Copies:
         for key in self._copies.keys() - given.kept:
@@ -234,7 +209,7 @@ class Site:
         if copies is None:
             policy = RelayedPolicy()
             # Without the norm: the driver has it, and normalises all rows together.
-            copies = _Copies(policy, RelayingFiller(self.pool, policy, None))
+            copies = _Copies(policy, WorkersFiller(self.pool, policy, None))
             self._copies[given.key] = copies
         copies.policy.take(given.orders)
         return copies

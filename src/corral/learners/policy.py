@@ -104,7 +104,12 @@ class NetPolicy(PolicyVariants):
 
     def value(self, obs: Any, carry: Any) -> NDArray[np.float32]:
         """Return the values of observations."""
-        values: NDArray[np.float32] = self._judged(obs, carry)[1]
+        values: NDArray[np.float32]
+        forward, leaves = self._numpy_forward, split(self._space, obs)
+        if forward is None or self._exact or len(leaves[0]) > forward.most_rows:
+            values = self._judged(obs, carry)[1]
+        else:  # without the actor
+            values = forward.values(leaves[0])
         return values
 
     def initial_carry(self, rows: int) -> Any:

@@ -198,19 +198,18 @@ class Collector:
     def _finished(self, filled: Filled, version: int) -> Rollout:
         buffer, after = filled.buffer, filled.after
         policy, obs_norm, space = self.policy, self.obs_norm, self._obs_space
-        places = sorted(buffer.ends)
-        ends = [buffer.ends[place] for place in places]
-        final_obs = space.stacked([end.final_obs for end in ends])
+        ends = buffer.packed_ends()
+        final_obs = space.batch(ends.final_obs)
         next_obs = after.obs
         if obs_norm is not None:  # with the scale of all rows, which is updated below
             final_obs, next_obs = obs_norm(final_obs), obs_norm(next_obs)
         next_value = values_of(policy, next_obs, after.carry, buffer.slots)
         bootstrap = np.zeros((buffer.rows, *next_value.shape))
-        cut = [number for number, end in enumerate(ends) if end.bootstrapped]
-        if cut:
-            carry = carries.joined([ends[number].carry for number in cut])
-            value = values_of(policy, space.some(final_obs, cut), carry, len(cut))
-            bootstrap[tuple(zip(*(places[n] for n in cut), strict=True))] = value
+        cut = np.flatnonzero(ends.bootstrapped)
+        if len(cut):
+            last = space.some(final_obs, cut)
+            row, slot = ends.numbers[cut, :2].T
+            bootstrap[row, slot] = values_of(policy, last, ends.carry, len(cut))
         return Rollout(
             obs=buffer.obs.whole(),
             action=buffer.action.whole(),
@@ -227,11 +226,8 @@ class Collector:
             next_carry=after.carry,
             bootstrap=bootstrap,
             next_value=next_value,
-            episodes=tuple(end.summary for end in ends if end.summary is not None),
-            faults=(
-                *buffer.faults,
-                *(end.fault for end in ends if end.fault is not None),
-            ),
+            episodes=ends.episodes(),
+            faults=(*buffer.faults, *ends.faults.values()),
             version=np.full(buffer.valid.shape, version, np.int64),
         )
 

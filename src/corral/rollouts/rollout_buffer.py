@@ -11,7 +11,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,28 +19,11 @@ from numpy.typing import DTypeLike, NDArray
 from corral.core import Decision, Step
 from corral.errors import Fault, OptionError
 from corral.rollouts.normalise import ObsNorm
+from corral.rollouts.packed_ends import EpisodeEnd, PackedEnds, join_ends, pack_ends
 from corral.rollouts.rollout import EpisodeSummary
 from corral.rollouts.space_rows import At, SpaceParts, SpaceRows, widened
 
 Array = NDArray[Any]
-
-
-@dataclass(slots=True)
-class EpisodeEnd:
-    """The end of an episode in a rollout.
-
-    Attributes:
-        final_obs: The last observation, part by part.
-        carry: After the last action; one row.
-        bootstrapped: Whether it was truncated, so that the value of what follows
-            counts.
-    """
-
-    final_obs: list[Any]
-    carry: Any
-    bootstrapped: bool
-    summary: EpisodeSummary | None = None
-    fault: Fault | None = None
 
 
 # Arrays of a buffer by name.
@@ -105,6 +87,8 @@ class RolloutBuffer:
         self._named = False
         # By row and slot, in the order in which they were added.
         self.ends: dict[tuple[int, int], EpisodeEnd] = {}
+        # Those of rows that were filled elsewhere.
+        self._adopted: list[PackedEnds] = []
         # What ended episodes before row 0.
         self.faults: list[Fault] = []
 
@@ -246,6 +230,11 @@ class RolloutBuffer:
             end = EpisodeEnd(final_obs, carry, not terminated, summary)
         self.ends[row, slot] = end
 
+    def packed_ends(self) -> PackedEnds:
+        """All ends, by row and slot."""
+        own = pack_ends(self.ends, self._space)
+        return join_ends([*self._adopted, own]) if self._adopted else own
+
     def truncate_after_last_row(self, obs: Any, slot: int, carry: Any) -> None:
         """Truncate the slot's episode after the last row; `obs` has all slots."""
         place = self.rows - 1, slot
@@ -266,7 +255,11 @@ class RolloutBuffer:
         }
 
     def adopt(
-        self, slots: slice, extras: Collection[str], arrays: dict[str, Array]
+        self,
+        slots: slice,
+        extras: Collection[str],
+        arrays: dict[str, Array],
+        ends: PackedEnds | None = None,
     ) -> None:
         """Take over rows of some slots, filled by a buffer with parts of this memory.
 
@@ -274,7 +267,10 @@ class RolloutBuffer:
             slots: which.
             extras: the names of their extras.
             arrays: what is not in the common memory, by name.
+            ends: those in these rows; their slots are counted from the first of these.
         """
+        if ends is not None:
+            self._adopted.append(ends.shifted(slots.start))
         if self._named:
             check_names(extras, self.extras)
         self._named = True

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
+import numpy as np
 from numpy.typing import NDArray
 
 from corral.engine.faults.advice import POLICY
@@ -48,16 +49,28 @@ class Fragment(NamedTuple):
     Attributes:
         extras: Names of the policy's extras.
         arrays: Arrays of the buffer, by name.
-        ends: Ends of episodes, in parts; slots as the site counts them.
+        ends: Ends of episodes; slots as the site counts them.
         faults: What ended episodes before row 0.
     """
 
     extras: tuple[str, ...]
     arrays: Arrays
-    ends: tuple[PackedEnds, ...]
+    ends: PackedEnds | None
     first_carry: Any
     after: Boundary
     faults: tuple[Fault, ...] = ()
+
+    @property
+    def plain(self) -> bool:
+        """Whether it has numbers in it alone, and no objects of users."""
+        ends, after = self.ends, self.after
+        told = self.faults or (ends is not None and (ends.infos or ends.faults))
+        if told or self.first_carry is not None or after.carry is not None:
+            return False
+        return all(
+            type(array) is np.ndarray and not array.dtype.hasobject
+            for array in (after.obs, *self.arrays.values())
+        )
 
 
 @dataclass(slots=True)
@@ -151,7 +164,7 @@ class PolicySite:
         return Fragment(
             tuple(buffer.extras),
             buffer.private_arrays(),
-            pack_ends(buffer.ends, self._space),
+            pack_ends(buffer.ends, self._space) if buffer.ends else None,
             filled.first_carry,
             filled.after,
             faults,

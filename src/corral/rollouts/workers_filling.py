@@ -20,7 +20,6 @@ from corral.errors import Fault, OptionError
 from corral.rollouts import carry as carries
 from corral.rollouts.filling import Boundary, Filled
 from corral.rollouts.normalise import ObsNorm
-from corral.rollouts.packed_ends import PackedEnds, unpack_ends
 from corral.rollouts.published_policy import PublishedPolicy
 from corral.rollouts.rollout_buffer import EXTRAS, RolloutBuffer
 from corral.rollouts.site import Fragment, policy_sites
@@ -85,10 +84,7 @@ class WorkersFiller:
             return self._filled_again(rows, found)
         for shard, one in zip(self._shards, found, strict=True):
             if isinstance(one, Fragment):
-                part = slice(shard.start, shard.stop)
-                buffer.adopt(part, one.extras, one.arrays)
-                buffer.faults += one.faults
-                self._take_ends(buffer, shard.start, one.ends)
+                _adopt(buffer, shard, one)
         if any(isinstance(one, Fault) for one in found):
             found = self._replaced(buffer, found)
         self._extras = {
@@ -102,13 +98,6 @@ class WorkersFiller:
         first_carry = carries.joined([one.first_carry for one in found])
         return Filled(buffer, first_carry, self._joined([one.after for one in found]))
 
-    def _take_ends(
-        self, buffer: RolloutBuffer, first: int, ends: Sequence[PackedEnds]
-    ) -> None:
-        """Take over the ends of episodes of a site whose first slot this is."""
-        for packed in ends:
-            buffer.ends |= unpack_ends(packed, first)
-
     def _filled_again(self, rows: int, faults: Sequence[Fault]) -> Filled:
         """All workers died and were replaced: the rows of their next episodes."""
         # The pool raises when its limit of restarts is reached.
@@ -121,7 +110,7 @@ class WorkersFiller:
     def _called(self, method: str, args: Any) -> list[Any]:
         if self._sites is None:
             self._sites = policy_sites(self.pool)
-        return self._sites.call(method, args)
+        return self._sites.call(method, args, plain=True)
 
     def _asked(self, method: str, *args: Any) -> list[Any]:
         """What every site answers; asked again where a worker has died meanwhile."""
@@ -137,7 +126,7 @@ class WorkersFiller:
         for shard, one, boundary in zip(self._shards, found, after, strict=True):
             if isinstance(one, Fault):
                 buffer.lose(shard, one)
-                one = Fragment((), {}, (), boundary.carry, boundary)
+                one = Fragment((), {}, None, boundary.carry, boundary)
             fragments.append(one)
         return fragments
 
@@ -183,3 +172,10 @@ def shapes_of(buffer: RolloutBuffer) -> dict[str, Any]:
         for name, array in buffer.arrays().items()
         if array.dtype != object
     }
+
+
+def _adopt(buffer: RolloutBuffer, slots: range, fragment: Fragment) -> None:
+    """Take over what a site has filled."""
+    part = slice(slots.start, slots.stop)
+    buffer.adopt(part, fragment.extras, fragment.arrays, fragment.ends)
+    buffer.faults += fragment.faults

@@ -77,9 +77,13 @@ class Inbox:
 
     def take_finals(self, step: Step) -> None:
         """Infos of ends in steps that also began an episode."""
-        if not (self.letters or self.columns.defined or self._empty_finals):
+        told = self.letters or self.columns.defined
+        if not (told or self._empty_finals):
             return
-        ended = np.flatnonzero(step.started & (step.terminated | step.truncated))
+        ended = (step.started & (step.terminated | step.truncated)).nonzero()[0]
+        if not told:
+            step.final_infos = {at: {} for at in ended.tolist()}
+            return
         if not len(ended):
             return
         slots = step.slots[ended]

@@ -118,6 +118,8 @@ class SiteReply(Reply):
         built: Whether the worker has the site.
         seed: The root seed, which the site may have set.
         restarted: The faults that ended in a new env.
+        plain: Whether it has nothing in it that users wrote, as a site says of what it
+            returned: it is pickled in half the time.
     """
 
     started: bytes = b""
@@ -125,6 +127,7 @@ class SiteReply(Reply):
     built: bool = False
     seed: int = 0
     restarted: tuple[Fault, ...] = ()
+    plain: bool = False
 
     def prepare(self) -> None:
         """Make its faults fit to travel."""
@@ -134,7 +137,7 @@ class SiteReply(Reply):
 
     def failed(self, fault: Fault) -> SiteReply:
         """What is sent where the value cannot be."""
-        return replace(self, values=[], faults=[fault])
+        return replace(self, values=[], faults=[fault], plain=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +219,8 @@ class SiteCall:
             reply.started = local.pool._state.started.tobytes()
             reply.obs = local.pool._inbox.mailed_obs(range(len(tickets.offsets)))
             reply.restarted = local.pool._recovery.take_faults()
+        if values and not (reply.obs or reply.restarted):
+            reply.plain = getattr(values[0], "plain", False)
         return reply
 
 

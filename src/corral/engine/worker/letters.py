@@ -311,7 +311,10 @@ class SealedMessage:
             message.slot if isinstance(message, Letter) else message.slots
         )
         self._pid = os.getpid()
-        self._data: bytes = cloudpickle.dumps(message)
+        pickled = (
+            pickle.dumps if getattr(message, "plain", False) else cloudpickle.dumps
+        )
+        self._data: bytes = pickled(message)
 
     def open(self, worker: int) -> Letter | Reply:
         """What was sealed, or the fault of opening it."""

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from corral.core import Generators
 from corral.errors import SpaceMismatch
+from corral.learners.nets import compiled
 from corral.learners.nets.mlp import dense
 from corral.learners.torch_import import functional, nn, torch
 
@@ -77,7 +78,7 @@ class Head(nn.Module):  # type: ignore[misc]
         raise NotImplementedError
 
     def sampler(self) -> Callable[[Array, Generators], Choice]:
-        """What samples while no weight changes."""
+        """What samples from outputs before `normalised`, while no weight changes."""
         return self.sample
 
     def log_prob(self, outputs: Any, chosen: Any) -> Any:
@@ -160,6 +161,23 @@ class Categorical(Head):
         return self._chosen(
             logs, [_pick(part, drawn[:, at, None])[0] for at, part in pairs]
         )
+
+    def sampler(self) -> Callable[[Array, Generators], Choice]:
+        """What samples from outputs before `normalised`."""
+        choose: Any = compiled.choose if self._is_one else None
+
+        def sample(outputs: Array, rng: Generators) -> Choice:
+            return self.sample(self.normalised(outputs), rng)
+
+        def sample_one(outputs: Array, rng: Generators) -> Choice:
+            drawn = rng.random(1)
+            found: Choice | None = choose(outputs, drawn)
+            if found is None:
+                picked, log_prob = _pick(self.normalised(outputs), drawn)
+                return picked[:, None], log_prob
+            return found
+
+        return sample if choose is None else sample_one
 
     def mode(self, logs: Array) -> Choice:
         """The likeliest of each."""

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from corral.learners.nets import compiled
 from corral.learners.nets.actor_critic import ActorCritic
 from corral.learners.nets.encoders import Flat
 
@@ -35,6 +36,10 @@ ACTIVATIONS: dict[str, Curve] = {
 }
 
 
+# What the activations are made of, for the C part.
+UFUNCS: dict[str, Any] = {"tanh": np.tanh, "relu": np.maximum}
+
+
 def numpy_forward_of(net: ActorCritic) -> NumpyForward | None:
     """Its mirror, if it can have one."""
     if not net.is_standard:
@@ -51,6 +56,7 @@ class NumpyForward:
     def __init__(self, net: ActorCritic) -> None:
         self._head = net.head
         self._activation = ACTIVATIONS[net.actor.activation]
+        self._ufunc = UFUNCS.get(net.actor.activation)
         self._actor = views_of([*net.actor.layers, net.head.layer])
         self._critic = views_of([*net.critic.layers, net.value])
         sizes = [weight.size for weight, _ in (*self._actor, *self._critic)]
@@ -65,6 +71,11 @@ class NumpyForward:
         outputs = self._head.normalised(self._through(self._actor, x))
         return outputs, self._through(self._critic, x)[:, 0]
 
+    def values(self, obs: Array) -> Array:
+        """Values alone, as `judged` has them."""
+        x = obs.reshape(len(obs), -1).astype(np.float32, copy=False)
+        return self._through(self._critic, x)[:, 0]
+
     def judged_by_row(self, obs: Array) -> tuple[Array, Array]:
         """The same; a row's last bits depend neither on the others nor on its place.
 
@@ -77,21 +88,21 @@ class NumpyForward:
 
     def in_turns(self, rows: int, by_row: bool) -> TurnsForward:
         """The same for so many rows in turn after turn."""
-        towers = self._actor, self._critic
-        return TurnsForward(self._head, self._activation, *towers, rows, by_row)
+        curves = self._activation, self._ufunc
+        return TurnsForward(*curves, self._actor, self._critic, rows, by_row)
 
     def _through(self, layers: Layers, x: Array) -> Array:
         return _through(layers, x, self._activation)
 
 
 class TurnsForward:
-    """Outputs of the head turn by turn, and the values of many turns afterwards.
+    """Outputs of the actor turn by turn, and the values of many turns afterwards.
 
     To the last bit the same as in one pass, as long as no weight changes.
 
     Args:
-        head: of the net.
         activation: of both towers.
+        ufunc: what it is made of, if the C part knows it.
         actor: its layers.
         critic: its layers.
         rows: of each turn.
@@ -100,29 +111,40 @@ class TurnsForward:
 
     def __init__(
         self,
-        head: Any,
         activation: Curve,
+        ufunc: Any,
         actor: Layers,
         critic: Layers,
         rows: int,
         by_row: bool,
     ) -> None:
-        self._head, self._activation, self._critic = head, activation, critic
-        self._rows, self._by_row = rows, by_row
-        inputs = len(actor[0][0])
+        self._activation, self._critic = activation, critic
+        self._actor, self._rows = actor, rows
+        self._flat = (rows, len(actor[0][0]))
         # What is multiplied together.
-        self._shape = (rows, 1, inputs) if by_row else (rows, inputs)
-        # One bias for each row is added in a third of the time of one for all.
-        each = (*self._shape[:-1], 1)
-        self._actor = [(weight, np.tile(bias, each)) for weight, bias in actor]
+        self._shape = (rows, 1, self._flat[1]) if by_row else self._flat
         # The same product of two matrices, in half the time for a few rows.
         self._product: Any = np.matmul if by_row else np.ndarray.dot
+        self._compiled = None
+        if compiled.Dense is not None and ufunc is not None:
+            self._compiled = compiled.Dense(actor, ufunc, rows, by_row)
+        else:
+            # One bias for each row is added in a third of the time of one for all.
+            each = (*self._shape[:-1], 1)
+            self._actor = [(weight, np.tile(bias, each)) for weight, bias in actor]
 
     def outputs(self, obs: Array) -> Array:
-        """Outputs of the head, for `(rows, ...)`."""
-        x = obs.reshape(self._shape).astype(np.float32, copy=False)
+        """Outputs of the actor, for `(rows, ...)`; the head has not normalised them."""
+        if obs.shape != self._flat:
+            obs = obs.reshape(self._flat)
+        if obs.dtype != np.float32:
+            obs = obs.astype(np.float32)
+        if self._compiled is not None and obs.flags.c_contiguous:
+            found: Array = self._compiled.outputs(obs)
+            return found
+        x = obs.reshape(self._shape)
         x = _through(self._actor, x, self._activation, self._product)
-        return self._head.normalised(x[:, 0] if self._by_row else x)  # type: ignore[no-any-return]
+        return x.reshape(self._rows, -1)
 
     def values(self, obs: Array) -> Array:
         """Values, for `(turns, rows, ...)`."""
