@@ -67,7 +67,8 @@ def epoch(cars: int, settings: dict) -> Epoch:
     found = Epoch(
         collected - began, learned, rollout.reward.size, len(rollout.episodes)
     )
-    note(f"{cars} cars: {found.collecting:.1f} + {found.learning:.1f} s\n")
+    took = f"{found.collecting:.1f} + {found.learning:.1f} s"
+    note(f"{cars} cars, the policy in the {parts.act_in}: {took}\n")
     return found
 
 
@@ -93,14 +94,12 @@ def main() -> None:
     add("official", nargs="?", type=Path, metavar="DIR")
     add("--steps", type=int, default=100_000, help="of one epoch")
     add("--rounds", type=int, default=1)
-    add("--act-in", default="caller", choices=("caller", "workers"))
+    add("--act-in", choices=("caller", "workers", "auto"), help="default: the recipe's")
     add("--threads", type=int, default=min(CORES, MOST_THREADS), help="of PPO's update")
     given = parser.parse_args()
-    settings = {
-        "rollout_size": given.steps,
-        "act_in": given.act_in,
-        "threads": given.threads,
-    }
+    settings = {"rollout_size": given.steps, "threads": given.threads}
+    if given.act_in is not None:
+        settings["act_in"] = given.act_in
     if given.official is not None:
         settings["data"] = str(given.official / "data")
         settings["model"] = str(given.official / "tinyphysics.onnx")

@@ -159,9 +159,7 @@ def test_a_robot_whose_simulator_was_killed_gets_a_new_one():
         assert np.array_equal(seen[slot], undisturbed[slot])
 
 
-@pytest.mark.slow
 def test_two_robots_in_one_process_are_refused_with_the_remedy():
-    with corral.Pool(endless, 2, backend="process", workers=1) as pool:
-        with pytest.raises(corral.errors.EnvError, match="getJointState") as caught:
-            pool.reset()
-        assert 'without them: isolation="slot"' in str(caught.value)
+    with pytest.raises(corral.errors.IsolationError, match="must not share") as caught:
+        corral.Pool(endless, 2, backend="process", workers=1)
+    assert 'For a process each: isolation="slot"' in str(caught.value)

@@ -32,6 +32,7 @@ from corral.learners.taac.learner import TAACLearner
 from corral.learners.taac.numpy_actor import numpy_actor_of
 from corral.learners.taac.settings import TAACConfig
 from corral.learners.taac.team import TeamRows
+from corral.rollouts.policy_rng import RowGenerators, SlotGenerators
 from tests.api.multi_envs import Crowd, Table
 
 SMALL = {"hidden": 8, "embedding": 4, "heads": 2, "n_epochs": 2, "batch_size": 64}
@@ -514,6 +515,27 @@ def test_numpy_computes_what_torch_does_and_every_team_by_itself(
         mask = None if allowed is None else allowed[at]
         alone = mirror.outputs(obs[at], present[at], mask)
         assert np.array_equal(alone, whole[3 * row : 3 * row + 3])
+
+
+@pytest.mark.parametrize("continuous", [False, True])
+def test_turn_after_turn_it_decides_as_in_single_turns(continuous: bool) -> None:
+    with squad_pool(5, continuous=continuous) as pool:
+        policy = made_learner(pool, hidden=32, embedding=16).policy
+        turns, generators = policy.in_turns(5), [SlotGenerators(5), SlotGenerators(5)]
+        step, absent = pool.reset(), 0
+        for _ in range(30):
+            one, other = (
+                each.act(step, None, RowGenerators(drawn, np.arange(5)))
+                for each, drawn in zip((policy, turns), generators, strict=True)
+            )
+            for name, values in one.extras.items():
+                assert np.array_equal(other.extras[name], values)
+            (group,) = one.action
+            assert np.array_equal(other.action[group], one.action[group])
+            absent += int((step.obs[group]["alive"] == 0).sum())
+            step = pool.step(one.action)
+    assert absent  # not only whole teams
+    assert policy.deterministic().in_turns(5) is None
 
 
 def test_another_copy_with_the_same_weights_does_the_same() -> None:

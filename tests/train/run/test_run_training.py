@@ -43,6 +43,20 @@ def test_a_run_leaves_everything_it_promises(train, capsys):
     assert f"Report      {directory.report}" in out
 
 
+def test_what_came_before_training_does_not_slow_it_down(tmp_path):
+    with begin("cartpole", SMALL, out=tmp_path / "run") as training:
+        training._time_split._began -= 3600  # as if it had cloned for an hour
+        training.run()
+    about = training.directory.read_about()
+    assert about["seconds"] > 3600
+    speeds = [
+        line["speed/steps_per_second"]
+        for line in jsonl.read(training.directory.metrics)
+        if "speed/steps_per_second" in line
+    ]
+    assert speeds and min(speeds) > 1
+
+
 def test_the_report_is_one_page_that_loads_nothing(trained):
     page = trained.report.read_text()
     for heading in ("Learning curve", "Episodes", "Losses and policy"):

@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from corral.api.shared_policy.policy import AgentGenerators
 from corral.core import Decision, Generators, Step
 from corral.learners.exact_rows import ExactRows
+from corral.learners.nets.heads import Choice
 from corral.learners.policy import CHOSEN, LOG_PROB
 from corral.learners.protocol import PolicyVariants
 from corral.learners.taac.nets import Actor
-from corral.learners.taac.numpy_actor import numpy_actor_of
+from corral.learners.taac.numpy_actor import TurnsActor, numpy_actor_of
 from corral.learners.taac.team import TeamSpaces
 from corral.learners.tensors import (
     Device,
@@ -65,19 +66,23 @@ class TeamPolicy(PolicyVariants):
     def act(self, step: Step, carry: Any, rng: Generators) -> Decision:
         """Choose an action for each agent of each row."""
         team, head = self._team, self._actor.head
-        shape = len(step), team.agents
         outputs = self._outputs(*team.seen(step.obs))
         if self.greedy:
-            chosen, log_prob = head.mode(outputs)
+            choice = head.mode(outputs)
         else:
-            chosen, log_prob = head.sample(outputs, AgentGenerators(rng, team.agents))
-        extras = {LOG_PROB: log_prob.reshape(shape)}
-        if not head.exact:
-            extras[CHOSEN] = chosen.reshape(*shape, -1)
-        action = head.to_action(chosen)
-        return Decision(
-            {team.group.name: action.reshape(*shape, *action.shape[1:])}, None, extras
-        )
+            choice = head.sample(outputs, AgentGenerators(rng, team.agents))
+        return decision_of(team, head, choice, len(step))
+
+    def in_turns(self, rows: int) -> TeamInTurns | None:
+        """Return the policy for many decisions of so many rows; None if it has none.
+
+        No weight may change meanwhile.
+        """
+        actor = self._numpy_actor
+        if actor is None or self.greedy:
+            return None
+        turns = actor.in_turns(rows, self._team.agents)
+        return TeamInTurns(self._team, self._actor.head, turns)
 
     def _outputs(self, obs: Array, alive: Array, allowed: Array | None) -> Array:
         """The head's outputs, a row for each agent."""
@@ -119,3 +124,35 @@ class TeamPolicy(PolicyVariants):
         other._actor = copy.deepcopy(self._actor).to(other._device)
         other._numpy_actor = numpy_actor_of(other._actor, self._team.agents)
         return other
+
+
+class TeamInTurns:
+    """The policy for a fixed number of teams, while no weight changes."""
+
+    def __init__(self, team: TeamSpaces, head: Any, actor: TurnsActor) -> None:
+        self._team, self._head = team, head
+        self._outputs, self._sample = actor.outputs, head.sampler()
+
+    def act(self, step: Step, carry: Any, rng: Generators) -> Decision:
+        """As the policy's."""
+        team = self._team
+        obs = team.seen_by_all(step.obs)
+        seen = team.seen(step.obs) if obs is None else (obs, None, None)
+        choice = self._sample(self._outputs(*seen), AgentGenerators(rng, team.agents))
+        return decision_of(team, self._head, choice, len(step))
+
+    def late_extras(self, obs: Any) -> dict[str, Array]:
+        """None are left."""
+        return {}
+
+
+def decision_of(team: TeamSpaces, head: Any, choice: Choice, rows: int) -> Decision:
+    """A choice of every agent, as a decision for every env."""
+    chosen, log_prob = choice
+    shape = rows, team.agents
+    extras: dict[str, Array] = {LOG_PROB: log_prob.reshape(shape)}
+    if not head.exact:
+        extras[CHOSEN] = chosen.reshape(*shape, -1)
+    action = head.to_action(chosen)
+    actions = {team.group.name: action.reshape(*shape, *action.shape[1:])}
+    return Decision(actions, None, extras)

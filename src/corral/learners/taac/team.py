@@ -91,13 +91,24 @@ class TeamSpaces:
         leaves = batch[self.group.name]
         alive: Bools = leaves["alive"].astype(np.bool_)
         allowed = masks_of(self.group, leaves)
-        if allowed is not None:
-            allowed = allowed.astype(np.bool_) | ~alive[..., None]
-        unlimited = allowed is None or bool(allowed.all())
         obs = self.flat(leaves["obs"], alive.shape)
-        if not alive.all():
+        if not _all_set(alive):
             obs[~alive] = 0.0
-        return obs, alive, None if unlimited else allowed
+        if allowed is None or _all_set(allowed):
+            return obs, alive, None
+        allowed = allowed.astype(np.bool_) | ~alive[..., None]
+        return obs, alive, None if _all_set(allowed) else allowed
+
+    def seen_by_all(self, batch: Any) -> Floats | None:
+        """What agents see, as it is, if that needs no change: all present and free.
+
+        None if it does; see `seen`.
+        """
+        leaves = batch[self.group.name]
+        obs, masks = leaves["obs"], masks_of(self.group, leaves)
+        plain = type(obs) is np.ndarray and obs.ndim == 3 and obs.dtype == np.float32
+        free = masks is None or _all_set(masks)
+        return obs if plain and free and _all_set(leaves["alive"]) else None
 
     def flat(self, obs: Any, shape: tuple[int, ...]) -> Floats:
         """Observations as `(*shape, numbers)`, in memory of their own."""
@@ -106,6 +117,11 @@ class TeamSpaces:
         obs = mapped(lambda leaf: leaf.reshape(count, *leaf.shape[axes:]), obs)
         rows = flat_batch(space, obs, count)
         return rows.reshape(*shape, self.numbers)
+
+
+def _all_set(flags: Floats) -> bool:
+    """Whether no entry is 0; sooner than `flags.all()`."""
+    return bool(np.count_nonzero(flags) == flags.size)
 
 
 @dataclass(frozen=True, slots=True)

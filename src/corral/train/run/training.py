@@ -97,6 +97,9 @@ class Training:
         config, progress = self.config, self.progress
         text = f"return: the mean of the last {RECENT_EPISODES} episodes of training"
         self.outputs.console.say(text, "dim")
+        # What came before, such as cloning, is not counted as collecting.
+        progress.seconds += self._time_split.seconds
+        self._time_split = TimeSplit(self.parts.pool, self.parts.act_in)
         with self._saying_what_is_kept():
             self.training_videos.begin(progress.steps)
             with self.outputs.console.watching(progress.steps), self._signals.heeded():

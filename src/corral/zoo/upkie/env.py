@@ -59,7 +59,7 @@ class Standing(gymnasium.RewardWrapper[Any, Any]):
         self.metadata = {
             "render_modes": list(RENDER_MODES),
             "render_fps": round(env.get_wrapper_attr("frequency") or 200),
-            **({ISOLATION_KEY: "shared"} if shares else {}),
+            ISOLATION_KEY: "shared" if shares else "slot",
         }
 
     @property

@@ -1,8 +1,8 @@
 """Upkie, a robot on two wheels, with Stable-Baselines3's PPO; a process for each slot.
 
-That is found out, not asked for: two such robots in one process break each other, as
-the probe of `isolation: auto` sees. Episodes begin upright and at rest at first, and
-further and further from that, as far as evaluations always do.
+The env asks for that: two such robots in one process break each other. Episodes begin
+upright and at rest at first, and further and further from that, as far as evaluations
+always do.
 """
 
 from __future__ import annotations
