@@ -41,22 +41,22 @@ def layers(*sizes: int) -> list[tuple[Any, Any]]:
     return [(numbers(b, a).T, numbers(b)) for a, b in itertools.pairwise(sizes)]
 
 
-@pytest.mark.parametrize("by_row", [False, True])
+@pytest.mark.parametrize("copies", [None, 1, 2])
 @pytest.mark.parametrize("activation", list(UFUNCS))
 @pytest.mark.parametrize("sizes", [(4, 2), (4, 64, 64, 2), (27, 31, 8), (1, 5, 1)])
 def test_dense_layers(
     sizes: tuple[int, ...],
     activation: str,
-    by_row: bool,
+    copies: int | None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for rows in ROWS:
         tower, obs = layers(*sizes), 3 * numbers(rows, sizes[0])
         curve = ACTIVATIONS[activation], UFUNCS[activation]
-        in_c = TurnsForward(*curve, tower, tower, rows, by_row)
+        in_c = TurnsForward(*curve, tower, tower, rows, copies)
         with monkeypatch.context() as patched:
             patched.setattr(compiled, "Dense", None)
-            in_numpy = TurnsForward(*curve, tower, tower, rows, by_row)
+            in_numpy = TurnsForward(*curve, tower, tower, rows, copies)
         assert in_c._compiled is not None and in_numpy._compiled is None
         found = in_c.outputs(obs)
         assert found.tobytes() == in_numpy.outputs(obs).tobytes()
@@ -68,7 +68,7 @@ def test_dense_layers(
 
 def test_observations_of_other_forms_are_computed_too() -> None:
     tower = layers(6, 8, 2)
-    forward = TurnsForward(ACTIVATIONS["tanh"], np.tanh, tower, tower, 4, False)
+    forward = TurnsForward(ACTIVATIONS["tanh"], np.tanh, tower, tower, 4, None)
     obs = numbers(4, 6)
     expected = forward.outputs(obs).tobytes()
     for other in (obs.reshape(4, 2, 3), obs.astype(np.float64), np.asfortranarray(obs)):
@@ -118,12 +118,13 @@ def test_a_choice_that_numpy_warns_of_is_left_to_numpy() -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        (layers(4, 2), np.tanh, 0, False),
-        ([], np.tanh, 1, False),
-        ([*layers(4, 3), *layers(2, 2)], np.tanh, 1, False),
-        ([(np.zeros((4, 2)), np.zeros(2))], np.tanh, 1, False),
-        (layers(4, 2), len, 1, False),
-        (layers(4, 2), np.bitwise_not, 1, False),
+        (layers(4, 2), np.tanh, 0, 1),
+        (layers(4, 2), np.tanh, 3, 2),
+        ([], np.tanh, 1, 1),
+        ([*layers(4, 3), *layers(2, 2)], np.tanh, 1, 1),
+        ([(np.zeros((4, 2)), np.zeros(2))], np.tanh, 1, 1),
+        (layers(4, 2), len, 1, 1),
+        (layers(4, 2), np.bitwise_not, 1, 1),
     ],
 )
 def test_layers_that_cannot_be_computed_are_refused(arguments: Any) -> None:
@@ -132,7 +133,7 @@ def test_layers_that_cannot_be_computed_are_refused(arguments: Any) -> None:
 
 
 def test_inputs_that_do_not_fit_are_refused() -> None:
-    dense = compiled.Dense(layers(4, 2), np.tanh, 3, False)
+    dense = compiled.Dense(layers(4, 2), np.tanh, 3, 3)
     bad = (numbers(2, 4), numbers(3, 5), np.zeros((3, 4)), numbers(12), [1.0], None)
     for inputs in (*bad, np.asfortranarray(numbers(3, 4))):
         with pytest.raises(ValueError, match="inputs must be"):

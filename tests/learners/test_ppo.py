@@ -446,7 +446,15 @@ def test_every_setting_is_explained_and_others_are_refused():
 
 
 @pytest.mark.parametrize(
-    "net", [{}, {"hidden": (160, 160)}, {"memory": "gru"}, {"memory": "lstm"}], ids=str
+    "net",
+    [
+        {},
+        {"hidden": (160, 160)},
+        {"hidden": (400, 400)},
+        {"memory": "gru"},
+        {"memory": "lstm"},
+    ],
+    ids=str,
 )
 @pytest.mark.parametrize("activation", ["tanh", "elu"])
 def test_rows_of_an_exact_policy_do_not_depend_on_their_batch(net, activation):

@@ -64,8 +64,8 @@ typedef struct {
 typedef struct {
     PyObject_HEAD
     Loop activation;
-    int is_relu, by_row;
-    npy_intp rows;
+    int is_relu;
+    npy_intp rows, together;
     Py_ssize_t count;
     Layer layers[MAX_LAYERS];
     float *hidden[2];
@@ -102,20 +102,22 @@ static int take_layer(Dense *self, PyObject *pair, npy_intp inputs) {
     return 0;
 }
 
-/* Dense(layers, activation, rows, by_row): activation is numpy's tanh or maximum. */
+/* Dense(layers, activation, rows, together): activation is numpy's tanh or maximum; so
+ * many rows are multiplied together. */
 static int Dense_init(Dense *self, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"layers", "activation", "rows", "by_row", NULL};
+    static char *names[] = {"layers", "activation", "rows", "together", NULL};
     PyObject *layers, *activation;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!Onp", names, &PyList_Type,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!Onn", names, &PyList_Type,
                                      &layers, &activation, &self->rows,
-                                     &self->by_row))
+                                     &self->together))
         return -1;
     if (self->count) {
         PyErr_SetString(PyExc_RuntimeError, "these layers are made once");
         return -1;
     }
     Py_ssize_t count = PyList_GET_SIZE(layers);
-    if (count < 1 || count > MAX_LAYERS || self->rows < 1) {
+    if (count < 1 || count > MAX_LAYERS || self->rows < 1 ||
+        self->together < 1 || self->rows % self->together) {
         PyErr_SetString(PyExc_ValueError, "no layers, or too many, or no rows");
         return -1;
     }
@@ -152,11 +154,11 @@ static void Dense_dealloc(Dense *self) {
     Py_DECREF(type);
 }
 
-/* to = from @ weight: all rows together, or each by itself. */
+/* to = from @ weight, some rows together. */
 static void multiply(const Dense *self, const Layer *layer, float *from, float *to) {
     npy_intp inputs = PyArray_DIM(layer->weight, 0), size = sizeof(float);
     npy_intp outputs = PyArray_DIM(layer->weight, 1);
-    npy_intp together = self->by_row ? 1 : self->rows;
+    npy_intp together = self->together;
     npy_intp dimensions[] = {self->rows / together, together, inputs, outputs};
     npy_intp steps[] = {
         together * inputs * size, 0, together * outputs * size,

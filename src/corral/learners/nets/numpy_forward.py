@@ -62,8 +62,10 @@ class NumpyForward:
         sizes = [weight.size for weight, _ in (*self._actor, *self._critic)]
         # With more it had better be left to torch.
         self.most_rows = LARGEST_PRODUCT // max(sizes)
+        # Two equal rows times a matrix stay in one thread where one row does not.
+        self._copies = 1 if max(sizes) <= LARGEST_ROW_PRODUCT else 2
         # Whether `judged_by_row` had not better be left to torch as well.
-        self.by_row = max(sizes) <= LARGEST_ROW_PRODUCT
+        self.by_row = self._copies <= self.most_rows
 
     def judged(self, obs: Array) -> tuple[Array, Array]:
         """Outputs of the head, and values."""
@@ -80,16 +82,19 @@ class NumpyForward:
         """The same; a row's last bits depend neither on the others nor on its place.
 
         In a product of two matrices they do: its kernels take some rows together and
-        the rest in another order. So each row is multiplied by itself.
+        the rest in another order. So each row is multiplied by itself, or with a copy
+        of itself.
         """
         x = obs.reshape(len(obs), 1, -1).astype(np.float32, copy=False)
+        x = x.repeat(self._copies, 1)
         outputs = self._head.normalised(self._through(self._actor, x)[:, 0])
         return outputs, self._through(self._critic, x)[:, 0, 0]
 
     def in_turns(self, rows: int, by_row: bool) -> TurnsForward:
         """The same for so many rows in turn after turn."""
         curves = self._activation, self._ufunc
-        return TurnsForward(*curves, self._actor, self._critic, rows, by_row)
+        copies = self._copies if by_row else None
+        return TurnsForward(*curves, self._actor, self._critic, rows, copies)
 
     def _through(self, layers: Layers, x: Array) -> Array:
         return _through(layers, x, self._activation)
@@ -106,7 +111,7 @@ class TurnsForward:
         actor: its layers.
         critic: its layers.
         rows: of each turn.
-        by_row: whether each row is multiplied by itself.
+        copies: how many copies of a row are multiplied together, or None for all rows.
     """
 
     def __init__(
@@ -116,18 +121,19 @@ class TurnsForward:
         actor: Layers,
         critic: Layers,
         rows: int,
-        by_row: bool,
+        copies: int | None,
     ) -> None:
         self._activation, self._critic = activation, critic
-        self._actor, self._rows = actor, rows
+        self._actor, self._rows, self._copies = actor, rows, copies or 1
         self._flat = (rows, len(actor[0][0]))
         # What is multiplied together.
-        self._shape = (rows, 1, self._flat[1]) if by_row else self._flat
+        self._shape = (rows, copies, self._flat[1]) if copies else self._flat
         # The same product of two matrices, in half the time for a few rows.
-        self._product: Any = np.matmul if by_row else np.ndarray.dot
+        self._product: Any = np.matmul if copies else np.ndarray.dot
         self._compiled = None
         if compiled.Dense is not None and ufunc is not None:
-            self._compiled = compiled.Dense(actor, ufunc, rows, by_row)
+            count = rows * self._copies
+            self._compiled = compiled.Dense(actor, ufunc, count, copies or rows)
         else:
             # One bias for each row is added in a third of the time of one for all.
             each = (*self._shape[:-1], 1)
@@ -139,18 +145,25 @@ class TurnsForward:
             obs = obs.reshape(self._flat)
         if obs.dtype != np.float32:
             obs = obs.astype(np.float32)
+        if self._copies > 1:
+            obs = obs.repeat(self._copies, 0)
         if self._compiled is not None and obs.flags.c_contiguous:
             found: Array = self._compiled.outputs(obs)
-            return found
-        x = obs.reshape(self._shape)
-        x = _through(self._actor, x, self._activation, self._product)
-        return x.reshape(self._rows, -1)
+        else:
+            x = obs.reshape(self._shape)
+            x = _through(self._actor, x, self._activation, self._product)
+            found = x.reshape(self._rows * self._copies, -1)
+        return found if self._copies == 1 else found[:: self._copies].copy()
 
     def values(self, obs: Array) -> Array:
         """Values, for `(turns, rows, ...)`."""
+        x = obs.reshape(-1, self._flat[1]).astype(np.float32, copy=False)
+        if self._copies > 1:
+            x = x.repeat(self._copies, 0)
         # numpy multiplies the matrices of a stack one by one, as in their turns.
-        x = obs.reshape(-1, *self._shape[-2:]).astype(np.float32, copy=False)
-        return _through(self._critic, x, self._activation).reshape(-1, self._rows)
+        x = x.reshape(-1, *self._shape[-2:])
+        x = _through(self._critic, x, self._activation)
+        return x.reshape(-1, self._copies)[:, 0].reshape(-1, self._rows)
 
 
 def _through(
