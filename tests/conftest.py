@@ -60,9 +60,11 @@ POLICIES = {
 DRAWN = ("tools", "train/reports", "train/run/test_report_pictures")
 """Tests of pictures."""
 
+# As in a shell's background job, or under nohup; what tests start would inherit it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    # As in a shell's background job; what tests start and interrupt would inherit it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -220,8 +220,8 @@ BUGS = (
     Bug(
         "Truncated episodes are bootstrapped by 0.",
         "rollouts",
-        "for n in cut), strict=True))] = value",
-        "for n in cut), strict=True))] = 0.0 * value",
+        "bootstrap[row, slot] = values_of(",
+        "bootstrap[row, slot] = 0.0 * values_of(",
         ("rollouts/test_collect.py",),
     ),
     Bug(
@@ -258,7 +258,7 @@ BUGS = (
     # Runs --------------------------------------------------------------------------
     Bug(
         "A checkpoint is resumed with another state of the generator.",
-        "learners/ppo.py",
+        "learners/net_learning.py",
         '        self._generator.set_state(state["generator"])\n',
         "",
         ("train/run/test_resuming.py",),

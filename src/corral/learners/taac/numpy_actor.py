@@ -48,10 +48,13 @@ class NumpyActor:
     def outputs(self, obs: Array, present: Array, allowed: Array | None) -> Array:
         """The head's outputs, `(rows x agents, ...)`; arguments as of the actor's."""
         once = TurnsActor(self, len(obs), obs.shape[1], once=True)
-        return once.outputs(obs, present, allowed)
+        return self.normalised(once.outputs(obs, present, allowed))
 
     def in_turns(self, rows: int, agents: int) -> TurnsActor:
-        """The same for so many teams in turn after turn, while no weight changes."""
+        """The same for so many teams in turn after turn, while no weight changes.
+
+        The head has not normalised its outputs.
+        """
         return TurnsActor(self, rows, agents)
 
 
@@ -71,7 +74,7 @@ class TurnsActor:
     def __init__(
         self, actor: NumpyActor, rows: int, agents: int, once: bool = False
     ) -> None:
-        self._own_embedding, self._normalised = actor.own_embedding, actor.normalised
+        self._own_embedding = actor.own_embedding
         shape = None if once else (rows, agents)
         self._embedding, self._output, self._last = (
             _dense(layers, shape)
@@ -95,7 +98,7 @@ class TurnsActor:
     def outputs(
         self, obs: Array, present: Array | None, allowed: Array | None
     ) -> Array:
-        """As of `NumpyActor`; `present` is None if all agents are."""
+        """As of `NumpyActor`, not normalised; `present` is None if all agents are."""
         embedded = _through(self._embedding, obs)
         parts, scores = self._inner_parts, self._scores
         np.add(np.matmul(embedded, self._inner, parts), self._bias, parts)
@@ -115,8 +118,7 @@ class TurnsActor:
         if allowed is not None:
             forbidden = ~allowed & allowed.any(-1, keepdims=True)
             outputs[forbidden] = FORBIDDEN
-        found: Array = self._normalised(outputs.reshape(-1, outputs.shape[-1]))
-        return found
+        return outputs.reshape(-1, outputs.shape[-1])
 
 
 def _dense(layers: Layers, shape: tuple[int, int] | None) -> list[Dense]:
