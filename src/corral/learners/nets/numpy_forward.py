@@ -157,7 +157,7 @@ class TurnsForward:
 
     def values(self, obs: Array) -> Array:
         """Values, for `(turns, rows, ...)`."""
-        x = obs.reshape(-1, self._flat[1]).astype(np.float32, copy=False)
+        x: Array = obs.reshape(-1, self._flat[1]).astype(np.float32, copy=False)
         if self._copies > 1:
             x = x.repeat(self._copies, 0)
         # numpy multiplies the matrices of a stack one by one, as in their turns.

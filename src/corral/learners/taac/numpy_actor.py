@@ -48,7 +48,8 @@ class NumpyActor:
     def outputs(self, obs: Array, present: Array, allowed: Array | None) -> Array:
         """The head's outputs, `(rows x agents, ...)`; arguments as of the actor's."""
         once = TurnsActor(self, len(obs), obs.shape[1], once=True)
-        return self.normalised(once.outputs(obs, present, allowed))
+        found: Array = self.normalised(once.outputs(obs, present, allowed))
+        return found
 
     def in_turns(self, rows: int, agents: int) -> TurnsActor:
         """The same for so many teams in turn after turn, while no weight changes.
