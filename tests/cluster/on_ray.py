@@ -171,11 +171,18 @@ def losses_are_noticed_and_a_node_that_joins_is_used(ray):
 
 def join(ray, cluster):
     """Add a node, and wait until the cluster knows it."""
-    known = len(cluster.stats().nodes)
+    # By their ids: a node that was lost may be counted for some seconds more.
+    known = node_ids(cluster)
     node = raylets.add_node(ray)
-    while len(cluster.stats().nodes) == known:
+    deadline = time.monotonic() + 20
+    while node_ids(cluster) <= known:
+        assert time.monotonic() < deadline, "the cluster does not see the new node"
         time.sleep(0.05)
     return node
+
+
+def node_ids(cluster):
+    return {node.id for node in cluster.stats().nodes}
 
 
 def sites_are_added_with_a_node_and_a_loss_has_what_had_come_back(ray):
