@@ -5,9 +5,10 @@ Arrays travel in a third of the time of as many objects, and are joined in a ten
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import compress
+from dataclasses import dataclass, fields
+from itertools import compress, repeat
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +18,11 @@ from corral.errors import Fault
 from corral.rollouts import carry as carries
 from corral.rollouts.rollout import EpisodeSummary
 from corral.rollouts.space_rows import SpaceParts
+
+# What sets each field of a new summary.
+_SET_FIELDS = [
+    getattr(EpisodeSummary, field.name).__set__ for field in fields(EpisodeSummary)
+]
 
 
 @dataclass(slots=True)
@@ -75,11 +81,15 @@ class PackedEnds(NamedTuple):
         columns = [one[told].tolist() for one in (*self.numbers.T, self.returns)]
         row, slot, seed, length, returns = columns
         terminated = self.flags[told, 2].tolist()
-        infos: Any = ({} for _ in row)
+        infos: Any = [{} for _ in row]
         if self.infos:
             infos = compress(self.infos, told.tolist())
+        made = [*map(object.__new__, repeat(EpisodeSummary, len(row)))]
         each = (slot, row, seed, returns, length, terminated, infos)
-        return tuple(map(EpisodeSummary, *each))
+        # Field by field: calling the class, which is frozen, takes twice as long.
+        for set_field, values in zip(_SET_FIELDS, each, strict=True):
+            deque(map(set_field, made, values), maxlen=0)
+        return tuple(made)
 
 
 def pack_ends(ends: dict[tuple[int, int], EpisodeEnd], space: SpaceParts) -> PackedEnds:

@@ -116,6 +116,8 @@ class _NumbersAhead:
         self._first = np.arange(slots) * NUMBERS_AHEAD
         # [slots, count], of all numbers: the indices of each slot's next ones.
         self._next = self._first[:, None].copy()
+        # What is added to them: one number for all takes twice as long to add.
+        self._counts = np.ones_like(self._next)
         # Slots that have none.
         self._empty = set(range(slots))
         # How often all slots can take `count` numbers before the next check.
@@ -135,7 +137,7 @@ class _NumbersAhead:
         numbers: Numbers
         if len(slots) == len(following):
             numbers = self._flat[following]
-            following += count
+            following += self._counts
         else:
             numbers = self._flat[following[slots]]
             following[slots] += count
@@ -145,15 +147,18 @@ class _NumbersAhead:
         """Draw numbers for those of these slots that have too few."""
         if count != self._next.shape[1]:
             self._next = self._next[:, :1] + np.arange(count)
-        at = self._next[:, 0] - self._first
+            self._counts = np.full_like(self._next, count)
+        # As numbers: usually one slot has too few, and arrays take longer.
+        at = (self._next[:, 0] - self._first).tolist()
         for slot in self._empty:
             at[slot] = NUMBERS_AHEAD
-        for slot in slots[at[slots] + count > NUMBERS_AHEAD].tolist():
-            self._kind(self._generators.of(slot), out=self._numbers[slot])
-            self._next[slot] -= self._next[slot, 0] - self._first[slot]
-            self._empty.discard(slot)
-            at[slot] = 0
-        self._left = (NUMBERS_AHEAD - int(at.max())) // count
+        for slot in slots.tolist():
+            if at[slot] + count > NUMBERS_AHEAD:
+                self._kind(self._generators.of(slot), out=self._numbers[slot])
+                self._next[slot] -= self._next.item(slot, 0) - slot * NUMBERS_AHEAD
+                self._empty.discard(slot)
+                at[slot] = 0
+        self._left = (NUMBERS_AHEAD - max(at)) // count
 
 
 def _state(seed: int) -> dict[str, object]:

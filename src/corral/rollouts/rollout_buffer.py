@@ -89,6 +89,8 @@ class RolloutBuffer:
         self.ends: dict[tuple[int, int], EpisodeEnd] = {}
         # Those of rows that were filled elsewhere.
         self._adopted: list[PackedEnds] = []
+        # The extras of the slots adopted last, if all of it was in the common memory.
+        self._all_shared: Collection[str] | None = None
         # What ended episodes before row 0.
         self.faults: list[Fault] = []
 
@@ -271,6 +273,8 @@ class RolloutBuffer:
         """
         if ends is not None:
             self._adopted.append(ends.shifted(slots.start))
+        if not arrays and extras == self._all_shared:
+            return  # as most slots: nothing to check or copy
         if self._named:
             check_names(extras, self.extras)
         self._named = True
@@ -285,6 +289,7 @@ class RolloutBuffer:
             if EXTRAS + name not in arrays and self.extras[name] is not shared:
                 assert shared is not None, f"the values of {name} are missing"
                 arrays = {**arrays, EXTRAS + name: shared[:, slots]}
+        self._all_shared = None if arrays else extras
         for name, array in arrays.items():
             self._widened(name, array)[:, slots] = array
 

@@ -45,6 +45,7 @@ class LocalExecutor(SerialExecutor):
         self._results_of = (0, 1, self._slots, 1, 0)
         self.control = worker.endpoint.control.part(index, slots)
         self.views = worker.views.part(slots)
+        self._informed_words = self.control.informed.data
         self._stop = self.control.stop[0].data
         self._vitals = self.control.vitals[0].data
         self._endpoint = WorkerEndpoint(

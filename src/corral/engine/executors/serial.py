@@ -66,6 +66,7 @@ class SerialExecutor(Executor):
         self._results_of = (0, 1, self._slots, 1, 0)
         self._worker = Worker(assignment.job(0, self.shards[0]))
         self.control = ControlViews(plan, self._block.memory)
+        self._informed_words = self.control.informed.data
         open_executors.add(self)
 
     @property
@@ -205,7 +206,7 @@ class SerialExecutor(Executor):
     def arrivals(self) -> tuple[Sequence[Letter], bool]:
         """What the shard wrote beside the block."""
         letters, self._letters = self._letters, []
-        before, self._informed = self._informed, self.control.informed.data[0]
+        before, self._informed = self._informed, self._informed_words[0]
         return letters, self._informed != before
 
     def close(self, timeout: float | None) -> None:

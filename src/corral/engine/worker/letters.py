@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pickle
 import sys
@@ -12,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import cloudpickle
+import numpy as np
 
 from corral.engine.faults.report import (
     MAX_TEXT_CHARACTERS,
@@ -297,6 +299,23 @@ def packed_part(value: Any) -> Packed:
         raise NotSent from error
 
 
+def _as_bytes(array: np.ndarray[Any, Any]) -> Any:
+    """What makes an equal array, opened in a third of the time."""
+    dtype = array.dtype
+    if dtype.kind not in "biuf":
+        return array.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
+    return np.ndarray, (array.shape, dtype.str, bytearray(array.tobytes()))
+
+
+def _plainly(message: Any) -> bytes:
+    """A message that has nothing in it that users wrote, as bytes."""
+    data = io.BytesIO()
+    pickler = pickle.Pickler(data, pickle.HIGHEST_PROTOCOL)
+    pickler.dispatch_table = {np.ndarray: _as_bytes}
+    pickler.dump(message)
+    return data.getvalue()
+
+
 class SealedMessage:
     """A letter or reply as bytes, so that one that cannot be opened names its slot.
 
@@ -311,10 +330,8 @@ class SealedMessage:
             message.slot if isinstance(message, Letter) else message.slots
         )
         self._pid = os.getpid()
-        pickled = (
-            pickle.dumps if getattr(message, "plain", False) else cloudpickle.dumps
-        )
-        self._data: bytes = pickled(message)
+        plain = getattr(message, "plain", False)
+        self._data = _plainly(message) if plain else cloudpickle.dumps(message)
 
     def open(self, worker: int) -> Letter | Reply:
         """What was sealed, or the fault of opening it."""
