@@ -41,12 +41,13 @@ soak: $(VENV)/.test  ## Slow tests, MINUTES=5 of random faults, PROGRAMS=1000 ra
 	$(BIN)/python -m tests.soak.programs --count $(PROGRAMS)
 	$(BIN)/python -m tests.soak.cluster_faults --faults $(FAULTS)
 
-check: $(VENV)/.dev  ## Lint, formatting, types, import layers, spelling.
+check: $(VENV)/.dev  ## Lint, formatting, types, import layers, spelling, remains of merges.
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/codespell
+	! git grep -nE '^(<<<<<<<|>>>>>>>) '  # left by a merge
 
 format: $(VENV)/.dev  ## Sort imports and format.
 	$(BIN)/ruff check --select I --fix .

@@ -46,9 +46,9 @@ CASES: dict[str, dict[str, Any]] = {
     "half_cheetah": {
         "env": "HalfCheetah-v5",
         "learner": "sac",
-        "num_envs": 4,
+        "num_envs": 1,
         "total_steps": 100_000,
-        "sac": {"rows": 16, "random_steps": 1000},
+        "sac": {"rows": 1, "random_steps": 1000},
     },
     "point_robot": {
         "env": "corral.zoo.meta.point_robot:make",
@@ -173,7 +173,13 @@ def sb3(case: str, seed: int, limit: float, device: str) -> dict[str, Any]:
         device=device,
     )
     began = time.perf_counter()
-    within = lambda *_: time.perf_counter() - began < limit  # noqa: E731
+
+    def within(*_: Any) -> bool:
+        passed = time.perf_counter() - began
+        if model.num_timesteps % (like["total_steps"] // 10) == 0:
+            print(case, seed, model.num_timesteps, f"{passed:.0f} s", flush=True)
+        return passed < limit
+
     model.learn(like["total_steps"], callback=within)
     seconds = time.perf_counter() - began
     returns = []

@@ -479,6 +479,12 @@ def test_everything_is_refused_after_close(backend, opened):
             use()
 
 
+def test_the_end_of_a_with_block_closes_the_envs(backend):
+    with moody(**backend) as envs:
+        envs.reset()
+    assert envs.closed
+
+
 def test_close_waits_for_what_is_under_way(opened):
     envs = opened(moody(**BACKENDS["process"]))
     envs.reset()

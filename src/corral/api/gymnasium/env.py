@@ -7,7 +7,7 @@ arrays with masks. `valid` and `started` are attributes, never info keys.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from gymnasium import Space
@@ -27,6 +27,8 @@ from corral.errors import CorralError, OptionError, OrderError, SpaceMismatch
 Results = tuple[
     Any, NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]
 ]
+
+Self = TypeVar("Self", bound="CorralVectorEnv")
 
 
 class CorralVectorEnv(VectorCalls, VectorEnv[Any, Any, Any]):
@@ -54,6 +56,12 @@ class CorralVectorEnv(VectorCalls, VectorEnv[Any, Any, Any]):
         self._same_step = autoreset_mode == AutoresetMode.SAME_STEP
         # For the first reset, if the caller gives it none.
         self._seed = seed
+
+    def __enter__(self: Self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
 
     # Reset ----------------------------------------------------------------------------
 
