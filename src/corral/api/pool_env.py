@@ -121,6 +121,8 @@ def owned(obs: Any) -> Any:
 
 def at_position(space: Space[Any], batch: Any, position: int) -> Any:
     """One observation of a batch, as an env returns it, in the caller's memory."""
+    if type(batch) is np.ndarray:  # one leaf: no need to ask its space
+        return _at_position(position, space, batch)
     return by_space(partial(_at_position, position), space, batch)
 
 

@@ -125,7 +125,8 @@ class Shard(ShardRows):
                 if stop is None:
                     return
                 index = recorder.at
-                self._take_care(index, row, mode, *stop)
+                left, result = stop  # a call with *stop costs 0.15 µs more
+                self._take_care(index, row, mode, left, result)
             except BaseException as error:
                 index = recorder.at
                 self._fail(index, row, mode, error)

@@ -19,6 +19,7 @@ from corral.engine.layout.codec import Codecs
 from corral.engine.layout.columns import Columns
 from corral.engine.layout.info_copy import owned_info
 from corral.engine.layout.plan import (
+    BUSY_SINCE,
     CURRENT_COMMAND,
     CURRENT_SLOT,
     NO_SLOT,
@@ -202,12 +203,13 @@ class ShardRows:
 
     def _reset_env(self, index: int) -> Any:
         """Have the env begin what was prepared, in time."""
-        episode, began = self.plan.episodes[index], time.perf_counter()
-        self.mark(RESETTING)
+        episode, vitals = self.plan.episodes[index], self._vitals
+        vitals[BUSY_SINCE] = began = time.perf_counter()
+        vitals[CURRENT_COMMAND] = RESETTING
         result = self.envs.reset(index, episode.seed, episode.options, episode.task)
         self.guard()
         self._recorder.reset_took(index, time.perf_counter() - began)
-        self._vitals[CURRENT_COMMAND] = STEPPING
+        vitals[CURRENT_COMMAND] = STEPPING
         return result
 
     # Rows -----------------------------------------------------------------------------

@@ -37,8 +37,9 @@ def two_of(result: Any) -> tuple[Any, Any]:
         obs, info = result
     except (TypeError, ValueError):
         obs, info = result, None
-    # An observation alone may have two parts as well: its second one is not an info.
-    if not isinstance(info, Mapping) or isinstance(result, Mapping):
+    # An observation alone may have two parts as well, or two keys: the second is not an
+    # info. `dict` comes first because to ask an abstract class takes 0.2 µs.
+    if not isinstance(info, (dict, Mapping)):
         raise SpaceMismatch(
             f"env.reset() returned {counted(result)}. It must return `observation, "
             "info`, where info is a dict: `return observation, {}`"
