@@ -13,7 +13,7 @@ import math
 import sys
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from typing import Any
 
@@ -305,12 +305,21 @@ class SignalledExecutor(Executor):
         self._posted_seen = posted
         for link in self._present:
             count = self._posted[link.worker]
-            while count - link.fetched & TICKET_MASK in range(1, 1 << 31):
+            while 0 < (count - link.fetched & TICKET_MASK) < 1 << 31:
                 self._sort(link, self._fetch(link, None))
         return True
 
     def ask(self, questions: Mapping[int, Ask | bytes]) -> None:
         """Post every question before waiting for any answer."""
+        asked: list[int] = []
+        try:
+            asked.extend(self.each_asked(questions))
+        except BaseException:
+            self._give_up_answers(asked)
+            raise
+
+    def each_asked(self, questions: Mapping[int, Ask | bytes]) -> Iterator[int]:
+        """Post question after question, one worker's when it is back."""
         # Pickle all before posting one: if a later one could not be pickled, the answer
         # to an earlier one would be taken for the next question's.
         packed = {
@@ -321,17 +330,12 @@ class SignalledExecutor(Executor):
         }
         if self._helpers is not None and "torch._C" in sys.modules:
             self._helpers.before_batch()
-        while not self._away.keys().isdisjoint(questions):
-            time.sleep(0.001)
-            self.check_workers()
-        asked_workers: list[int] = []
-        try:
-            for worker, question in packed.items():
-                self._post_packed(worker, question)
-                asked_workers.append(worker)
-        except BaseException:
-            self._give_up_answers(asked_workers)
-            raise
+        for worker, question in packed.items():
+            while worker in self._away:
+                time.sleep(0.001)
+                self.check_workers()
+            self._post_packed(worker, question)
+            yield worker
 
     def answers(
         self, workers: Iterable[int], timeout: float | None
