@@ -186,11 +186,7 @@ class SignalledExecutor(Executor):
             link.bell.announce()
 
     def post(self, messages: Sequence[tuple[int, Any]]) -> None:
-        """Announce each message, then post it; none of them if one cannot be packed.
-
-        In this order, since a message that is bigger than the mailbox can only be
-        posted while the worker reads it.
-        """
+        """Post each message; none of them if one cannot be packed."""
         packed = []
         for worker, message in messages:
             slot = self.shards[worker].start + getattr(message, "index", 0)
@@ -216,9 +212,14 @@ class SignalledExecutor(Executor):
         if link.fault is not None:
             raise error_for(link.fault)
         try:
+            # What the socket takes, before the bell: a worker that wakes up and finds
+            # no message has to be woken up again. The rest can only be posted while
+            # the worker reads.
+            posted = self._flushed(link, 0.0, packed)
             self._announce(link, [MAIL_ENTRY])
             link.bell.flush()
-            self._post(link, packed)
+            if not posted:
+                self._post(link)
         except BaseException as error:
             # With a FaultError, the worker has ended, and the message with it.
             self._interrupted |= not isinstance(error, FaultError)
@@ -229,13 +230,18 @@ class SignalledExecutor(Executor):
         """The message as it travels; raises before anything was announced."""
         return value
 
-    def _post(self, link: WorkerLink, packed: Any) -> None:
-        """Post a message, and check the worker meanwhile: it may hang."""
+    def _post(self, link: WorkerLink, packed: Any = None) -> None:
+        """Post a message, or its rest, and check the worker meanwhile: it may hang."""
+        while not self._flushed(link, HEALTH_CHECK_SECONDS, packed):
+            packed = None
+            self._raise_if_dead(link)
+
+    def _flushed(self, link: WorkerLink, seconds: float, packed: Any = None) -> bool:
+        """Post a message, or its rest; False if the worker did not read it in time."""
         try:
-            link.mailbox.put(packed)
-            while not link.mailbox.flush(HEALTH_CHECK_SECONDS):
-                self._raise_if_dead(link)
-            return
+            if packed is not None:
+                link.mailbox.put(packed)
+            return link.mailbox.flush(seconds)
         except MailboxClosed as error:
             closed = error
         self._await_death(link)
