@@ -234,8 +234,10 @@ class RolloutBuffer:
 
     def packed_ends(self) -> PackedEnds:
         """All ends, by row and slot."""
-        own = pack_ends(self.ends, self._space)
-        return join_ends([*self._adopted, own]) if self._adopted else own
+        parts = self._adopted
+        if self.ends or not parts:
+            parts = [*parts, pack_ends(self.ends, self._space)]
+        return join_ends(parts) if self._adopted else parts[0]
 
     def truncate_after_last_row(self, obs: Any, slot: int, carry: Any) -> None:
         """Truncate the slot's episode after the last row; `obs` has all slots."""

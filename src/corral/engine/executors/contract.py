@@ -126,6 +126,11 @@ class Executor(Protocol):
         A question to a process may be pickled already.
         """
 
+    def each_asked(self, questions: Mapping[int, Ask | bytes]) -> Iterator[int]:
+        """Ask workers, and tell which has been asked; those stay asked in a fault."""
+        self.ask(questions)
+        yield from questions
+
     def answers(
         self, workers: Iterable[int], timeout: float | None
     ) -> dict[int, Reply]:

@@ -13,7 +13,7 @@ import math
 import sys
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from typing import Any
 
@@ -186,11 +186,7 @@ class SignalledExecutor(Executor):
             link.bell.announce()
 
     def post(self, messages: Sequence[tuple[int, Any]]) -> None:
-        """Announce each message, then post it; none of them if one cannot be packed.
-
-        In this order, since a message that is bigger than the mailbox can only be
-        posted while the worker reads it.
-        """
+        """Post each message; none of them if one cannot be packed."""
         packed = []
         for worker, message in messages:
             slot = self.shards[worker].start + getattr(message, "index", 0)
@@ -216,9 +212,14 @@ class SignalledExecutor(Executor):
         if link.fault is not None:
             raise error_for(link.fault)
         try:
+            # What the socket takes, before the bell: a worker that wakes up and finds
+            # no message has to be woken up again. The rest can only be posted while
+            # the worker reads.
+            posted = self._flushed(link, 0.0, packed)
             self._announce(link, [MAIL_ENTRY])
             link.bell.flush()
-            self._post(link, packed)
+            if not posted:
+                self._post(link)
         except BaseException as error:
             # With a FaultError, the worker has ended, and the message with it.
             self._interrupted |= not isinstance(error, FaultError)
@@ -229,13 +230,18 @@ class SignalledExecutor(Executor):
         """The message as it travels; raises before anything was announced."""
         return value
 
-    def _post(self, link: WorkerLink, packed: Any) -> None:
-        """Post a message, and check the worker meanwhile: it may hang."""
+    def _post(self, link: WorkerLink, packed: Any = None) -> None:
+        """Post a message, or its rest, and check the worker meanwhile: it may hang."""
+        while not self._flushed(link, HEALTH_CHECK_SECONDS, packed):
+            packed = None
+            self._raise_if_dead(link)
+
+    def _flushed(self, link: WorkerLink, seconds: float, packed: Any = None) -> bool:
+        """Post a message, or its rest; False if the worker did not read it in time."""
         try:
-            link.mailbox.put(packed)
-            while not link.mailbox.flush(HEALTH_CHECK_SECONDS):
-                self._raise_if_dead(link)
-            return
+            if packed is not None:
+                link.mailbox.put(packed)
+            return link.mailbox.flush(seconds)
         except MailboxClosed as error:
             closed = error
         self._await_death(link)
@@ -305,12 +311,21 @@ class SignalledExecutor(Executor):
         self._posted_seen = posted
         for link in self._present:
             count = self._posted[link.worker]
-            while count - link.fetched & TICKET_MASK in range(1, 1 << 31):
+            while 0 < (count - link.fetched & TICKET_MASK) < 1 << 31:
                 self._sort(link, self._fetch(link, None))
         return True
 
     def ask(self, questions: Mapping[int, Ask | bytes]) -> None:
         """Post every question before waiting for any answer."""
+        asked: list[int] = []
+        try:
+            asked.extend(self.each_asked(questions))
+        except BaseException:
+            self._give_up_answers(asked)
+            raise
+
+    def each_asked(self, questions: Mapping[int, Ask | bytes]) -> Iterator[int]:
+        """Post question after question, one worker's when it is back."""
         # Pickle all before posting one: if a later one could not be pickled, the answer
         # to an earlier one would be taken for the next question's.
         packed = {
@@ -321,17 +336,12 @@ class SignalledExecutor(Executor):
         }
         if self._helpers is not None and "torch._C" in sys.modules:
             self._helpers.before_batch()
-        while not self._away.keys().isdisjoint(questions):
-            time.sleep(0.001)
-            self.check_workers()
-        asked_workers: list[int] = []
-        try:
-            for worker, question in packed.items():
-                self._post_packed(worker, question)
-                asked_workers.append(worker)
-        except BaseException:
-            self._give_up_answers(asked_workers)
-            raise
+        for worker, question in packed.items():
+            while worker in self._away:
+                time.sleep(0.001)
+                self.check_workers()
+            self._post_packed(worker, question)
+            yield worker
 
     def answers(
         self, workers: Iterable[int], timeout: float | None

@@ -158,42 +158,43 @@ class Sites:
 
     def _post_all(self) -> None:
         """Send every worker its call; again, if it ended before it began."""
-        # By what differs from worker to worker: usually all get the same message.
-        packed: dict[Any, bytes] = {}
         while missing := self._pending.keys() - self._asked:
+            # By what differs from worker to worker: usually all get the same message.
+            packed: dict[Any, bytes] = {}
+            questions = {
+                worker: self._question(worker, packed) for worker in sorted(missing)
+            }
             try:
-                self._executor.check_workers()
-                for worker in sorted(missing):
-                    self._post(worker, packed)
+                for worker in self._executor.each_asked(questions):
+                    self._built[worker] = self._recovery.replaced[worker]
+                    self._asked.add(worker)
             except FaultError as error:
                 self._lose(error)
 
-    def _post(self, worker: int, known: dict[Any, bytes]) -> None:
-        """Send a worker its call; with what builds the site, if it has none.
+    def _question(self, worker: int, known: dict[Any, bytes]) -> Ask | bytes:
+        """The call of a worker; with what builds the site, if it has none.
 
         Args:
             worker: which.
             known: pickled calls, by what differs between those of workers.
         """
-        call, age = self._pending[worker], self._recovery.replaced[worker]
-        if self._built.get(worker) != age:
+        call = self._pending[worker]
+        if self._built.get(worker) != self._recovery.replaced[worker]:
             call = replace(call, setup=self._setup)
         lost = self._recovery.lost_in(self._executor.shards[worker])
         if lost:
             # Without what replays the episode, which the parent has.
             told = {at: replace(fault, episode=None) for at, fault in lost.items()}
             call = replace(call, lost=self._packed(told, "a fault"))
-        question: Any = Ask("site", (), call)
-        if self._travels:
-            same = call.setup is None and call.lost is None and not call.obs
-            key = (call.started, id(call.arguments)) if same else worker
-            if key not in known:
-                # Plain, since what users gave is packed: 10 µs, not 50.
-                known[key] = pickle.dumps(question)
-            question = known[key]
-        self._executor.ask({worker: question})
-        self._built[worker] = age
-        self._asked.add(worker)
+        question = Ask("site", (), call)
+        if not self._travels:
+            return question
+        same = call.setup is None and call.lost is None and not call.obs
+        key = (call.started, id(call.arguments)) if same else worker
+        if key not in known:
+            # Plain, since what users gave is packed: 10 µs, not 50.
+            known[key] = pickle.dumps(question)
+        return known[key]
 
     def _lose(self, error: FaultError) -> None:
         """Replace a worker that died or hung; its call has failed, if it had begun."""

@@ -115,15 +115,18 @@ class WorkerEndpoint:
 
     Attributes:
         fetch: Returns the next message to this worker.
+        post: Sends what `pack` has made of a message.
+        pack: Makes what is sent (default: the message itself).
     """
 
     index: int
     control: ControlViews
     fetch: Callable[[], Any]
-    post: Callable[[Letter | Reply], None]
+    post: Callable[[Any], None]
     bell: Doorbell | None = None
     parent_bell: Doorbell | None = None
     spin: float = 0.0
+    pack: Callable[[Letter | Reply], Any] | None = None
 
     @property
     def ring(self) -> Callable[..., object] | None:
@@ -143,11 +146,13 @@ class WorkerEndpoint:
         """Announce, then post: the parent fetches as many messages as were announced.
 
         In this order, since a message that is bigger than the mailbox can only be
-        posted while the parent reads it.
+        posted while the parent reads it. It is packed before: the parent waits for
+        what was announced, and for nobody else meanwhile.
         """
+        packed = message if self.pack is None else self.pack(message)
         posted, index = self.control.posted.data, self.index
         posted[index] = posted[index] + 1 & TICKET_MASK
-        self.post(message)
+        self.post(packed)
 
 
 def describe(

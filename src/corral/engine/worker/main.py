@@ -218,10 +218,11 @@ class _WorkerProcess:
             index=self.index,
             control=self.views,
             fetch=self.mailbox.fetch,
-            post=self._post_message,
+            post=self.mailbox.post_bytes,
             bell=attach(memory, self.views.bell_offset(self.index), ours, kind),
             parent_bell=attach(memory, self.views.bell_offset(None), parents, kind),
             spin=bind.spin,
+            pack=self._packed,
         )
         codecs: Codecs = pickle.loads(bind.codecs)
         worker.bind(
@@ -230,8 +231,8 @@ class _WorkerProcess:
         self.mailbox.post("bound")
         worker.serve()
 
-    def _post_message(self, message: letters.Letter | letters.Reply) -> None:
-        """Post a message; one that cannot be pickled becomes a fault of its slot."""
+    def _packed(self, message: letters.Letter | letters.Reply) -> bytes:
+        """A message as bytes; what cannot be pickled becomes a fault of its slot."""
         message.prepare()
         try:
             sealed = letters.SealedMessage(message)
@@ -243,7 +244,7 @@ class _WorkerProcess:
             fault = letters.for_travel(self.worker.described(index, command, error))
             sealed = letters.SealedMessage(message.failed(fault))
         self.guard()  # pickling runs the user's code
-        self.mailbox.post_bytes(pickle.dumps(sealed))
+        return pickle.dumps(sealed)
 
 
 class _LogHandler(logging.Handler):
