@@ -23,8 +23,6 @@ from corral.engine.executors import spawn
 from corral.engine.worker import serialization
 
 FRESH_WORKERS = (
-    "cli/test_bare_install",
-    "cli/test_train_command",
     "engine/executors/test_kinds_of_parent_program",
     "engine/executors/test_openmp",
     "engine/executors/test_start_errors",
