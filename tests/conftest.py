@@ -6,7 +6,7 @@ import gc
 import signal
 import sys
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -23,8 +23,6 @@ from corral.engine.executors import spawn
 from corral.engine.worker import serialization
 
 FRESH_WORKERS = (
-    "cli/test_bare_install",
-    "cli/test_train_command",
     "engine/executors/test_kinds_of_parent_program",
     "engine/executors/test_openmp",
     "engine/executors/test_start_errors",
@@ -70,6 +68,16 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What takes longest runs beside the others, rather than after them."""
     items.sort(key=lambda item: item.get_closest_marker("first") is None)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What is imported stays: to look for garbage meanwhile takes a tenth longer."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 def pytest_collection_finish() -> None:
