@@ -154,11 +154,11 @@ class PlainTD3:
             noise = noise.clamp(-settings.noise_clip, settings.noise_clip)
             action = (action + noise).clamp(-1, 1)
             hidden = self._hidden(self.target_critic)[1:]
-            both = self.target_critic(hidden, self.obs[1:], action)
+            both = self._estimates(self.target_critic, hidden, self.obs[1:], action)
             lives = 1 - self.terminated
             target = self.reward[1:] + settings.gamma * lives * torch.minimum(*both)
         hidden = self._hidden(self.critic)[:-1]
-        both = self.critic(hidden, self.obs[:-1], self.action[1:])
+        both = self._estimates(self.critic, hidden, self.obs[:-1], self.action[1:])
         critic_loss = sum(self._mean((q - target) ** 2) for q in both)
         self._critic_adam.zero_grad()
         critic_loss.backward()
@@ -166,7 +166,8 @@ class PlainTD3:
         action = self._actions(self.actor)[:-1]
         with torch.no_grad():
             hidden = self._hidden(self.critic)[:-1]
-        actor_loss = -self._mean(self.critic(hidden, self.obs[:-1], action)[0])
+        both = self._estimates(self.critic, hidden, self.obs[:-1], action)
+        actor_loss = -self._mean(both[0])
         self._actor_adam.zero_grad()
         actor_loss.backward()
         self._actor_adam.step()
@@ -202,6 +203,12 @@ class PlainTD3:
             hidden, carry = critic.history.step(step, carry)
             states.append(hidden)
         return torch.stack(states)
+
+    @staticmethod
+    def _estimates(critic: Any, hidden: Any, obs: Any, action: Any) -> list[Any]:
+        known = critic.shortcut(torch.cat([obs, action], -1))
+        inputs = torch.cat([hidden, known], -1)
+        return [tower(inputs) for tower in critic.towers]
 
     def _follow(self, target: Any, net: Any) -> None:
         with torch.no_grad():

@@ -241,7 +241,7 @@ class SignalledExecutor(Executor):
         try:
             if packed is not None:
                 link.mailbox.put(packed)
-            return link.mailbox.flush(seconds)
+            return bool(link.mailbox.flush(seconds))
         except MailboxClosed as error:
             closed = error
         self._await_death(link)

@@ -87,8 +87,9 @@ class Agent:
 
     @staticmethod
     def _remembered(critic: CriticNet, batch: Batch, steps: slice) -> tuple[Any, Any]:
-        hidden = critic.hidden(batch.history)
-        return None if hidden is None else hidden[steps], batch.history.obs[steps]
+        hidden = critic.hidden(batch.history.up_to(steps.stop))
+        after = slice(steps.start, None)
+        return None if hidden is None else hidden[after], batch.history.obs[steps]
 
     def _taken(self, q: Any, batch: Batch) -> Any:
         """Return the estimates of the actions that were taken."""

@@ -49,6 +49,12 @@ class History:
     reward: Any
     obs: Any
 
+    def up_to(self, stop: int | None) -> History:
+        """Return the steps before `stop`."""
+        if self.action is None:
+            return History(None, None, self.obs[:stop])
+        return History(self.action[:stop], self.reward[:stop], self.obs[:stop])
+
 
 def uniform(shape: Sequence[int], bound: float, generator: Any) -> Any:
     """Return weights drawn uniformly from ± `bound`."""
@@ -71,6 +77,15 @@ class Layer(nn.Module):  # type: ignore[misc]
         """`(rows, inputs)` to `(rows, outputs)`."""
         return torch.addmm(self.bias, x, self.weight)
 
+    def of_both(self, first: Any, second: Any) -> Any:
+        """The same for inputs side by side, without a copy of them.
+
+        Where one of them needs no gradient, none is computed for it.
+        """
+        width = first.shape[-1]
+        part = torch.addmm(self.bias, first, self.weight[:width])
+        return torch.addmm(part, second, self.weight[width:])
+
 
 class Tower(nn.Module):  # type: ignore[misc]
     """Dense layers with ReLU between them."""
@@ -84,14 +99,19 @@ class Tower(nn.Module):  # type: ignore[misc]
         last = Layer(sizes[-1], outputs, generator, LAST_LAYER_BOUND)
         self.layers = nn.ModuleList([*layers, last])
 
-    def forward(self, x: Any) -> Any:
-        """`(..., inputs)` to `(..., outputs)`."""
+    def forward(self, x: Any, beside: Any = None) -> Any:
+        """`(..., inputs)` to `(..., outputs)`; inputs may come in two parts."""
         lead = x.shape[:-1]
-        x = x.reshape(-1, x.shape[-1])
-        *layers, last = self.layers
-        for layer in layers:
-            x = layer.forward(x).relu_()
-        return last.forward(x).unflatten(0, lead)
+        first, *others = self.layers
+        x = _flat(x)
+        x = first.forward(x) if beside is None else first.of_both(x, _flat(beside))
+        for layer in others:
+            x = layer.forward(x.relu_())
+        return x.unflatten(0, lead)
+
+
+def _flat(x: Any) -> Any:
+    return x.reshape(-1, x.shape[-1])
 
 
 class MeanOnly(nn.Module):  # type: ignore[misc]
@@ -165,21 +185,22 @@ class ActorNet(nn.Module):  # type: ignore[misc]
             width = sizes.memory_size + shortcut
         self.tower = Tower(width, sizes.hidden, outputs, generator)
 
-    def features(self, history: History) -> Any:
-        """Return the inputs of the tower for whole sequences, or rows."""
+    def features(self, history: History) -> tuple[Any, ...]:
+        """Return the inputs of the tower for whole sequences, or rows, in parts."""
         if self.history is None:
-            return history.obs
-        return self._joined(self.history.forward(history), history.obs)
+            return (history.obs,)
+        return self.history.forward(history), self.shortcut.forward(history.obs)
+
+    def outputs(self, features: tuple[Any, ...], steps: slice = slice(None)) -> Any:
+        """Return the outputs of some steps of sequences."""
+        return self.tower.forward(*(part[steps] for part in features))
 
     def step(self, history: History, carry: Any) -> tuple[Any, Any]:
         """Return the outputs of one row per slot, and the carry after it."""
         if self.history is None:
             return self.tower.forward(history.obs), carry
         hidden, carry = self.history.step(history, carry)
-        return self.tower.forward(self._joined(hidden, history.obs)), carry
-
-    def _joined(self, hidden: Any, obs: Any) -> Any:
-        return torch.cat([hidden, self.shortcut.forward(obs)], -1)
+        return self.tower.forward(hidden, self.shortcut.forward(history.obs)), carry
 
 
 class CriticNet(nn.Module):  # type: ignore[misc]
@@ -206,16 +227,14 @@ class CriticNet(nn.Module):  # type: ignore[misc]
 
     def forward(self, hidden: Any, obs: Any, action: Any) -> tuple[Any, Any]:
         """Return two estimates, `(..., 1)`, or `(..., actions)` for discrete ones."""
-        x = self._features(hidden, obs, action)
+        inputs = self._inputs(hidden, obs, action)
         first, second = self.towers
-        return first.forward(x), second.forward(x)
+        return first.forward(*inputs), second.forward(*inputs)
 
     def first(self, hidden: Any, obs: Any, action: Any) -> Any:
         """Return the first estimate alone."""
-        return self.towers[0].forward(self._features(hidden, obs, action))
+        return self.towers[0].forward(*self._inputs(hidden, obs, action))
 
-    def _features(self, hidden: Any, obs: Any, action: Any) -> Any:
+    def _inputs(self, hidden: Any, obs: Any, action: Any) -> tuple[Any, ...]:
         x = obs if self._discrete else torch.cat([obs, action], -1)
-        if self.history is not None:
-            x = torch.cat([hidden, self.shortcut.forward(x)], -1)
-        return x
+        return (x,) if self.history is None else (hidden, self.shortcut.forward(x))

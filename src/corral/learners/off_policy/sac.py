@@ -59,11 +59,11 @@ class SAC(Agent):
         alpha = self.log_alpha.detach().exp()
         features = self.actor.features(batch.history)
         with torch.no_grad():
-            outputs = self.actor.tower.forward(features[LATER])
+            outputs = self.actor.outputs(features, LATER)
             value, _ = self._soft_value(outputs, batch, alpha, self._target_q)
             target = self._returns(batch, value)
         metrics = self._learn_q(batch, target)
-        outputs = self.actor.tower.forward(features[NOW])
+        outputs = self.actor.outputs(features, NOW)
         value, entropy = self._soft_value(outputs, batch, alpha, self._smaller_q)
         loss = -batch.mean(value)
         self._actor_optimiser.minimise(loss, self.settings.lr)

@@ -36,16 +36,16 @@ class TD3(Agent):
     def update(self, batch: Batch) -> dict[str, Any]:
         """Learn from one batch; return metrics as tensors."""
         with torch.no_grad():
-            features = self.target_actor.features(batch.history)[LATER]
-            action = torch.tanh(self.target_actor.tower.forward(features))
+            features = self.target_actor.features(batch.history)
+            action = torch.tanh(self.target_actor.outputs(features, LATER))
             value = self._target_q(batch, self._noisy(action))
             target = self._returns(batch, value)
         metrics = self._learn_q(batch, target)
         self._updates += 1
         if self._updates % self.settings.policy_delay:
             return metrics
-        features = self.actor.features(batch.history)[NOW]
-        action = torch.tanh(self.actor.tower.forward(features))
+        features = self.actor.features(batch.history.up_to(NOW.stop))
+        action = torch.tanh(self.actor.outputs(features))
         loss = -batch.mean(self.critic.first(*self._past(batch), action))
         self._actor_optimiser.minimise(loss, self.settings.lr)
         self._follow()
