@@ -403,7 +403,7 @@ def test_ctrl_c_in_the_middle_of_a_message_leaves_a_crew_to_close(make, monkeypa
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(crew._executor, "_post", interrupted)
+    monkeypatch.setattr(crew._executor, "_announce", interrupted)
     with pytest.raises(KeyboardInterrupt):
         crew.map(abs, [-1])
     with pytest.raises(ClosedError, match="was interrupted; close this crew"):
