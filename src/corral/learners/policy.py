@@ -61,10 +61,6 @@ class NetPolicy(PolicyVariants):
         self._exact = exact
         self._exact_rows = ExactRows()
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Without the numpy net, which has the weights once more."""
-        return {**self.__dict__, "_numpy_forward": None}
-
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Of a copy: its numpy net has to use the weights of the copied net."""
         self.__dict__.update(state)
@@ -125,8 +121,7 @@ class NetPolicy(PolicyVariants):
 
     def weights(self) -> dict[str, NDArray[Any]]:
         """Return the weights of the net, by name."""
-        forward = self._numpy_forward
-        return weights_of(self._net) if forward is None else dict(forward.weights)
+        return weights_of(self._net)
 
     def load_weights(self, weights: Mapping[str, NDArray[Any]]) -> None:
         """Set the weights of the net."""

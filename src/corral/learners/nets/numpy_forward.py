@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from corral.learners.nets import compiled
 from corral.learners.nets.actor_critic import ActorCritic
 from corral.learners.nets.encoders import Flat
-from corral.learners.tensors import weights_of
 
 Array = NDArray[Any]
 Layers = list[tuple[Array, Array]]
@@ -60,8 +59,6 @@ class NumpyForward:
         self._ufunc = UFUNCS.get(net.actor.activation)
         self._actor = views_of([*net.actor.layers, net.head.layer])
         self._critic = views_of([*net.critic.layers, net.value])
-        # All weights by name: torch takes longer to find them than to compare them.
-        self.weights = weights_of(net)
         sizes = [weight.size for weight, _ in (*self._actor, *self._critic)]
         # With more it had better be left to torch.
         self.most_rows = LARGEST_PRODUCT // max(sizes)
