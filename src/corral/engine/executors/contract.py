@@ -127,7 +127,7 @@ class Executor(Protocol):
         """
 
     def each_asked(self, questions: Mapping[int, Ask | bytes]) -> Iterator[int]:
-        """Ask workers, and tell which has been asked; those stay asked in a fault."""
+        """Ask workers in turn; yields each one that was asked, also before a fault."""
         self.ask(questions)
         yield from questions
 

@@ -325,7 +325,7 @@ class SignalledExecutor(Executor):
             raise
 
     def each_asked(self, questions: Mapping[int, Ask | bytes]) -> Iterator[int]:
-        """Post question after question, one worker's when it is back."""
+        """Post the questions in turn; a worker that is being replaced is waited for."""
         # Pickle all before posting one: if a later one could not be pickled, the answer
         # to an earlier one would be taken for the next question's.
         packed = {

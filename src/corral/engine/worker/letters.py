@@ -146,8 +146,8 @@ class WorkerEndpoint:
         """Announce, then post: the parent fetches as many messages as were announced.
 
         In this order, since a message that is bigger than the mailbox can only be
-        posted while the parent reads it. It is packed before: the parent waits for
-        what was announced, and for nobody else meanwhile.
+        posted while the parent reads it. It is packed before both: the parent stops to
+        wait for a message that was announced, even if other workers have answered.
         """
         packed = message if self.pack is None else self.pack(message)
         posted, index = self.control.posted.data, self.index
