@@ -123,6 +123,23 @@ def test_sleeping_waiter_is_woken(hung: Hung, until: Until) -> None:
     assert answers == [True]
 
 
+@needs_extension
+def test_futex_knows_the_core_of_its_sleeper() -> None:
+    cores = os.sched_getaffinity(0)
+    here, *others = sorted(cores)
+    hung = Hung("futex")
+    try:
+        os.sched_setaffinity(0, {here})
+        assert not hung.bell.wait(1, 0.001)
+        assert hung.bell.sleeps_here
+        for other in others[:1]:
+            os.sched_setaffinity(0, {other})
+            assert not hung.bell.sleeps_here
+    finally:
+        os.sched_setaffinity(0, cores)
+        hung.close()
+
+
 def test_ringers_in_many_processes_lose_no_ring(hung: Hung, start: Start) -> None:
     script = (
         ATTACH

@@ -336,11 +336,14 @@ class SignalledExecutor(Executor):
         }
         if self._helpers is not None and "torch._C" in sys.modules:
             self._helpers.before_batch()
-        for worker, question in packed.items():
+        # The worker whose core the caller has is woken last: woken earlier, it would be
+        # queued behind another worker, often for milliseconds. Now the caller is about
+        # to sleep.
+        for worker in sorted(packed, key=lambda one: self._links[one].bell.sleeps_here):
             while worker in self._away:
                 time.sleep(0.001)
                 self.check_workers()
-            self._post_packed(worker, question)
+            self._post_packed(worker, packed[worker])
             yield worker
 
     def answers(

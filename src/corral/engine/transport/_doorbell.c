@@ -3,12 +3,13 @@
    doorbell.py states the contract and lifeline.py the reasons; this file is the part
    that must be fast, or must run while an environment holds the GIL.
 
-   A bell is four words on one cache line of the block:
+   A bell is some words on one cache line of the block:
 
        count      rings so far, modulo 2^32                     written by ringers
        target     what the waiter waits for                     written by the waiter
        sleeping   1 while the waiter sleeps, and the futex      written by both
        stopped    1 once the lifeline was cut                   written by the watcher
+       core       the one on which the waiter went to sleep     written by the waiter
 
    Why no wake-up is lost: the waiter stores target, then sleeping, then loads count; a
    ringer adds to count, then loads sleeping, then target. In the single order of
@@ -48,6 +49,8 @@ typedef struct {
     _Atomic uint32_t target;
     _Atomic uint32_t sleeping;
     _Atomic uint32_t stopped;
+    uint32_t eager; /* the Python twin's */
+    _Atomic uint32_t core;
 } Line;
 
 typedef enum { REACHED, EXPIRED, WOKEN } Outcome;
@@ -111,6 +114,7 @@ static Outcome spin(Line *line, uint32_t target, int64_t until)
 static Outcome sleep_once(Line *line, uint32_t target, int64_t deadline)
 {
     atomic_store(&line->target, target);
+    atomic_store(&line->core, (uint32_t)sched_getcpu());
     atomic_store(&line->sleeping, 1);
     Outcome outcome = WOKEN;
     int64_t remaining = deadline - read_clock();
@@ -289,6 +293,13 @@ static PyObject *bell_count(Bell *self, void *Py_UNUSED(closure))
                            : NULL;
 }
 
+static PyObject *bell_sleeps_here(Bell *self, void *Py_UNUSED(closure))
+{
+    if (!find_line(self))
+        return NULL;
+    return PyBool_FromLong(atomic_load(&self->line->core) == (uint32_t)sched_getcpu());
+}
+
 static PyObject *bell_descriptor(Bell *Py_UNUSED(self), void *Py_UNUSED(closure))
 {
     Py_RETURN_NONE;
@@ -309,6 +320,8 @@ static PyMethodDef bell_methods[] = {
 
 static PyGetSetDef bell_attributes[] = {
     {"count", (getter)bell_count, NULL, "The rings so far, modulo 2**32.", NULL},
+    {"sleeps_here", (getter)bell_sleeps_here, NULL,
+     "Whether the waiter last went to sleep on the core of this thread.", NULL},
     {"descriptor", (getter)bell_descriptor, NULL, "None: the block is enough.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };

@@ -112,6 +112,14 @@ class EventDoorbell:
         """The rings so far, modulo 2**32; on an event, those the waiter has seen."""
         return self._words[COUNT]
 
+    @property
+    def sleeps_here(self) -> bool:
+        """Whether the waiter last went to sleep on the core of this thread.
+
+        An event does not know.
+        """
+        return False
+
     def ring(self, count: int = 1, /) -> None:
         """Add to the count and wake the waiter if that is what it waits for.
 
