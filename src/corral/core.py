@@ -172,6 +172,12 @@ class Policy(Protocol):
     def act(self, step: Step, carry: Any, rng: Generators) -> Decision: ...
 
 
+def has_weights(policy: Policy) -> bool:
+    """Whether a policy's copies can load its weights."""
+    # Not by `weights`: the name of many policies' own array.
+    return hasattr(policy, "load_weights")
+
+
 class Adapter(Protocol):
     """The one interface to any env; the shard is its only caller::
 

@@ -13,7 +13,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from corral.core import Policy
+from corral.core import Policy, has_weights
 from corral.engine.keywords import check_choice, checked_keywords
 from corral.engine.pool import Pool
 from corral.engine.worker.seeds import SeedDomain, episode_seed
@@ -148,7 +148,9 @@ class Collector:
                 "to start new ones, or give each collector a pool of its own"
             )
         self._running = False  # if anything fails below, the next call resets
-        version = self._published.publish()
+        # In the caller, a policy without weights has one version.
+        publishes = self._act_in == "workers" or has_weights(self.policy)
+        version = self._published.publish() if publishes else 0
         filled = self._filler.fill(int(steps))
         if end_episodes is not None:
             self._cut_off(filled, end_episodes)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from corral.core import Policy
+from corral.core import Policy, has_weights
 from corral.engine.transport.segment import Segment, SegmentAddress, open_segment
 from corral.engine.transport.weights import PublishedWeights, SharedWeights, weights_of
 from corral.engine.worker.context import here
@@ -91,12 +91,6 @@ class Orders(NamedTuple):
     policy: PackedPolicy
     weights: PublishedWeights | None = None
     norm: tuple[float, dict[str, Any]] | None = None
-
-
-def has_weights(policy: Policy) -> bool:
-    """Whether a policy's copies can load its weights."""
-    # Not by `weights`: the name of many policies' own array.
-    return hasattr(policy, "load_weights")
 
 
 def check_factory(factory: PolicyFactory | None, act_in: str) -> None:

@@ -262,6 +262,7 @@ def test_closed_bell_refuses_to_ring_or_count(hung: Hung) -> None:
         hung.bell.ring()
     with pytest.raises(ValueError):
         _ = hung.bell.count
+    assert not hung.bell.sleeps_here
 
 
 def test_bell_keeps_the_memory_of_a_closed_block(hung: Hung) -> None:

@@ -295,9 +295,8 @@ static PyObject *bell_count(Bell *self, void *Py_UNUSED(closure))
 
 static PyObject *bell_sleeps_here(Bell *self, void *Py_UNUSED(closure))
 {
-    if (!find_line(self))
-        return NULL;
-    return PyBool_FromLong(atomic_load(&self->line->core) == (uint32_t)sched_getcpu());
+    Line *line = self->line; /* of a worker that is being replaced, the bell is closed */
+    return PyBool_FromLong(line && atomic_load(&line->core) == (uint32_t)sched_getcpu());
 }
 
 static PyObject *bell_descriptor(Bell *Py_UNUSED(self), void *Py_UNUSED(closure))
