@@ -336,9 +336,9 @@ class SignalledExecutor(Executor):
         }
         if self._helpers is not None and "torch._C" in sys.modules:
             self._helpers.before_batch()
-        # The worker whose core the caller has is woken last: woken earlier, it would be
-        # queued behind another worker, often for milliseconds. Now the caller is about
-        # to sleep.
+        # Where each core has a worker, the caller is on the core of one of them. That
+        # one is woken last, when the caller is about to sleep: otherwise the last one
+        # finds no free core, and is queued behind another worker for milliseconds.
         for worker in sorted(packed, key=lambda one: self._links[one].bell.sleeps_here):
             while worker in self._away:
                 time.sleep(0.001)
