@@ -87,6 +87,8 @@ class CrewOptions:
     def __post_init__(self) -> None:
         check_choice("backend", self.backend, EXECUTORS)
         check_workers(self.workers, self.backend)
+        if self.threads_per_worker is not None:
+            check_count("threads_per_worker", self.threads_per_worker)
         check_choice("on_fault", self.on_fault, ("raise", "restart"))
         check_count("max_restarts", self.max_restarts, least=0)
         check_limit("item_timeout", self.item_timeout)

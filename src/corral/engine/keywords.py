@@ -106,6 +106,11 @@ def is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
+def is_listed(value: object) -> bool:
+    """Whether it has several values; a text is one value."""
+    return isinstance(value, Iterable) and not isinstance(value, str)
+
+
 def check_limit(name: str, value: Any, unit: str = "seconds") -> None:
     """Refuse what is neither a number > 0 nor None."""
     if value is not None and not (is_number(value) and value > 0):

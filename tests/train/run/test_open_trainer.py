@@ -21,9 +21,11 @@ from corral.errors import CheckpointError, OptionError
 from corral.learners.ppo import PPO
 from corral.train.recipes.resolve import resolve
 from corral.train.run.checkpoint import Checkpoint
+from corral.train.run.episode_video import VideoScene
 from corral.train.run.exporting import export_run
 from corral.train.run.parts import build_run
 from corral.train.run.start import resume
+from corral.train.run.time_split import one_env
 from corral.train.sinks import jsonl
 
 CODE = '''
@@ -60,6 +62,19 @@ class Camera(gymnasium.Env):
 
     def set_task(self, task):
         self.task = task
+
+
+class Drawn(Camera):
+    """Cannot be made without what its worker has, nor drawn without a task."""
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 30}
+
+    def __init__(self, render_mode=None):
+        self.render_mode = render_mode
+        here = corral.this_worker()
+        self.shade = here.resource + int(here.shared["table"].sum())
+
+    def render(self):
+        return np.full((4, 4, 3), 10 * self.shade + self.task, np.uint8)
 
 
 class Scaled(gymnasium.RewardWrapper):
@@ -382,6 +397,13 @@ def test_code_and_arrays_reach_the_workers(built, here):
         assert {info["resource"] for info in infos} == {7}
         assert {info["shared"] for info in infos} == {total}
         assert {info["task"] for info in infos} <= {5, 6, 7, 8}
+
+
+def test_code_and_arrays_reach_the_env_of_a_video_and_of_a_comparison(built):
+    options = {"per_worker": "mine:load", "sample_task": "mine:draw"}
+    parts = built(env="mine:Drawn", shared="mine:tables", backend="process", **options)
+    assert VideoScene.of(parts, 0).record().startswith(b"GIF")
+    assert one_env(parts) > 0
 
 
 def test_infos_and_autoreset_follow_the_config(built):

@@ -13,6 +13,7 @@ import re
 import sys
 from collections.abc import Sequence
 
+from corral.engine.keywords import is_listed
 from corral.errors import OptionError
 
 AUTO = "auto"
@@ -34,7 +35,7 @@ def devices_for(asked: Sequence[str], must_exist: bool = True) -> tuple[str, ...
     if asked == AUTO:
         found = tuple(f"cuda:{number}" for number in range(cuda_devices()))
         return found or ("cpu",)
-    if isinstance(asked, str) or not all(isinstance(one, str) for one in asked):
+    if not is_listed(asked) or not all(isinstance(one, str) for one in asked):
         raise OptionError(
             f'devices is {asked!r}; it must be a list of names, as ["cuda:0"], or '
             f"{AUTO!r}"

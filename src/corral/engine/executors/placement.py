@@ -29,7 +29,7 @@ from corral.engine.executors.process_sharing import (
 )
 from corral.engine.executors.serial import SerialExecutor
 from corral.engine.executors.thread import ThreadExecutor
-from corral.engine.keywords import check_choice, check_count
+from corral.engine.keywords import check_count
 from corral.engine.worker.commands import ProbeRequest
 from corral.engine.worker.isolation_probe import SharingAnswer
 from corral.engine.worker.probe import Measurement
@@ -60,21 +60,17 @@ def place(
     Args:
         assignment: what is to be run.
         backend: one of BACKENDS.
-        workers: how many; None for as many as are useful.
+        workers: how many, as `check_workers` allows; None for as many as are useful.
         isolation: one of ISOLATIONS; None where there are no envs.
         own_processes: whether the pool replaces a class with a process for every env,
             and must return the same numbers: `workers` is then only a wish.
     """
-    check_choice("backend", backend, BACKENDS)
-    check_workers(workers, backend)
     slots, reason = assignment.slots, ASKED
     # Until it is known that no two envs share a process.
     assignment.options.checks_sharing = isolation == "auto" and slots > 1
     if assignment.needs_processes:
         require_processes(assignment.needs_processes, backend)
         backend, reason = "process", f"{assignment.needs_processes} needs processes"
-    if isolation is not None:
-        check_choice("isolation", isolation, ISOLATIONS)
     if isolation == "slot":
         require_processes('isolation="slot"', backend)
         if workers is not None:

@@ -19,12 +19,14 @@ from corral.engine.adapters.team import TEAM_KEY
 from corral.engine.executors.assign import usable_cores
 from corral.engine.executors.contract import Assignment
 from corral.engine.executors.devices import devices_for
+from corral.engine.executors.placement import BACKENDS, ISOLATIONS, check_workers
 from corral.engine.faults.restart_limits import RestartBudget
 from corral.engine.keywords import (
     check_arrays,
     check_choice,
     check_count,
     check_limit,
+    is_listed,
     is_number,
 )
 from corral.engine.layout.action_check import ActionCheck
@@ -127,12 +129,44 @@ class PoolOptions:
     check_actions: bool = False
 
     def __post_init__(self) -> None:
+        self._check_envs()
+        self._check_workers()
+        self._check_faults()
+        for name in _ONE_BY_ONE if self.batched else ():
+            if value := getattr(self, name):
+                raise OptionError(
+                    f"{name}={value!r} works slot by slot, and batched=True has all "
+                    "slots of a worker in one env; leave out one of the two"
+                )
+
+    def _check_envs(self) -> None:
+        if self.env_kwargs is not None and not isinstance(self.env_kwargs, Mapping):
+            raise OptionError(
+                f"env_kwargs is {self.env_kwargs!r:.200}; it must be a dict of keyword "
+                "arguments for the env"
+            )
+        if not is_listed(self.wrappers):
+            raise OptionError(
+                f"wrappers is {self.wrappers!r:.200}; it must be a list of functions "
+                "that take an env and return one"
+            )
         mode_of(self.autoreset)
         root_seed(self.seed)
         info_choice(self.infos)
         check_task_by(self.task_by)
         check_count("repeat", self.repeat)
+
+    def _check_workers(self) -> None:
+        check_choice("backend", self.backend, BACKENDS)
+        if self.isolation is not None:
+            check_choice("isolation", self.isolation, ISOLATIONS)
+        check_workers(self.workers, self.backend)
         check_arrays("shared", self.shared)
+        if self.threads_per_worker is not None:
+            check_count("threads_per_worker", self.threads_per_worker)
+        devices_for(self.devices, must_exist=False)
+
+    def _check_faults(self) -> None:
         if not is_number(self.close_timeout) or not self.close_timeout >= 0:
             raise OptionError(
                 f"close_timeout is {self.close_timeout!r}; it must be seconds >= 0"
@@ -152,12 +186,6 @@ class PoolOptions:
                 "memory_limit gives a slot a new process, so every slot needs one of "
                 'its own: add isolation="slot"'
             )
-        for name in _ONE_BY_ONE if self.batched else ():
-            if value := getattr(self, name):
-                raise OptionError(
-                    f"{name}={value!r} works slot by slot, and batched=True has all "
-                    "slots of a worker in one env; leave out one of the two"
-                )
 
     def _check_groups(self, slots: int) -> None:
         """Refuse groups of equal episodes that the slots do not fill."""

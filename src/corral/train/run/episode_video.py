@@ -9,12 +9,13 @@ What is learnt after `of` is not seen in it, so others may go on learning meanwh
 from __future__ import annotations
 
 import copy
+import functools
 import inspect
 import threading
 from concurrent import futures
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +29,8 @@ from corral.rollouts.actor import ForwardingPolicy
 from corral.rollouts.evaluation import evaluate
 from corral.rollouts.normalise import ObsNorm
 from corral.train.run.directory import replacing
-from corral.train.run.parts import Parts, env_factory
+from corral.train.run.parts import Parts, env_factory, one_env_options
 from corral.train.sinks.video import (
-    VideoFrames,
     capture_frame,
     encode_gif,
     lower_priority,
@@ -49,6 +49,7 @@ class VideoScene:
     """
 
     factory: Factory
+    options: PoolOptions
     policy: Any
     obs_norm: ObsNorm | None
     seed: int
@@ -65,8 +66,11 @@ class VideoScene:
         # Where slot 0 is recorded, the mode of its env is not that of the others.
         own = parts.pool.spec.render_mode and not parts.config.records
         more = {} if own else {"render_mode": "rgb_array"}
+        options = one_env_options(parts.config, backend="process")
+        first = functools.partial(lower_priority, options.worker_init)
         return cls(
             factory=env_factory(parts.config, evaluating=True, **more),
+            options=replace(options, worker_init=first),
             policy=parts.learner.policy.frozen(),
             obs_norm=copy.deepcopy(parts.obs_norm),
             seed=seed,
@@ -83,10 +87,7 @@ class VideoScene:
 
     def record(self) -> bytes:
         """The GIF; the env has a process of its own, as drivers may take it down."""
-        options = PoolOptions(
-            backend="process", worker_init=lower_priority, per_worker=VideoFrames
-        )
-        with Pool.with_options(self.factory, 1, options) as pool:
+        with Pool.with_options(self.factory, 1, self.options) as pool:
             speed = float(pool.spec.metadata.get("render_fps") or 30)
             (stride,) = pool.apply(start_video, speed)
             evaluate(

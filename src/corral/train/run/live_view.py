@@ -10,12 +10,12 @@ from contextlib import closing
 from typing import Any
 
 from corral.core import Decision, Generators, Step
-from corral.engine.pool import Pool, PoolOptions
+from corral.engine.pool import Pool
 from corral.errors import OptionError
 from corral.rollouts.actor import ForwardingPolicy
 from corral.rollouts.evaluation import Evaluation, evaluate
 from corral.train.run.episode_video import can_render
-from corral.train.run.parts import Parts, env_factory
+from corral.train.run.parts import Parts, env_factory, one_env_options
 from corral.train.sinks.window import Window
 
 MODES = ("human", "rgb_array")
@@ -69,7 +69,7 @@ def show(parts: Parts, episodes: int, seed: int, stochastic: bool) -> Evaluation
         "max_length": parts.config.evaluate_length,
         "obs_norm": parts.obs_norm,
     }
-    options = PoolOptions(backend="serial")
+    options = one_env_options(parts.config, backend="serial")
     with Pool.with_options(factory, 1, options) as pool:
         if mode == "human":
             return evaluate(policy, pool, **arguments)

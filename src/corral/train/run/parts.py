@@ -379,6 +379,16 @@ def pool_options(config: RunConfig, **more: Any) -> PoolOptions:
     return PoolOptions(**{**asked, **worker_options(config), **more})
 
 
+def one_env_options(config: RunConfig, **more: Any) -> PoolOptions:
+    """Return the pool options of a config for one env, as in a video or a window.
+
+    They have all that the env finds in its worker, and nothing that is for several
+    workers or for their faults.
+    """
+    asked = {name: getattr(config, name) for name in ("isolate_rng", "devices")}
+    return PoolOptions(**{**asked, **worker_options(config), **more})
+
+
 def setup_for(
     config: RunConfig, pool: Pool | None, spec: EnvSpec, device: str
 ) -> LearnerSetup:

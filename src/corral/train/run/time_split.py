@@ -23,7 +23,7 @@ from corral.engine.pool import Pool, Stats
 from corral.rollouts.collector import Collector
 from corral.rollouts.site_group import SiteGroup
 from corral.train.run.machine import cpu_seconds
-from corral.train.run.parts import Parts, env_factory
+from corral.train.run.parts import Parts, env_factory, one_env_options
 
 TIME_PARTS = ("env", "policy", "learning", "waiting", "copying", "evaluating", "saving")
 SAMPLE_SECONDS = 1.0
@@ -149,8 +149,9 @@ def compared(parts: Parts, steps: int, seconds: float, split: dict[str, float]) 
 
 def one_env(parts: Parts) -> float:
     """Steps per second of one env, with the policy deciding for it alone."""
-    factory = env_factory(parts.config)
-    with Pool(factory, 1, backend="serial", seed=0, infos="final") as pool:
+    config = parts.config
+    options = one_env_options(config, backend="serial", seed=0, infos="final")
+    with Pool.with_options(env_factory(config), 1, options) as pool:
         collector = Collector(pool, parts.learner.single_policy())
         collector.collect(MEASURED_ROWS)
         steps, began = 0, perf_counter()

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from corral.engine.worker.context import this_worker
 from corral.errors import requires
 from corral.train.sinks.frame_file import checked_frame, draw_without_display
 
@@ -79,30 +78,36 @@ class VideoFrames:
             self.stride *= 2
 
 
-# Asked of a worker whose resource is VideoFrames --------------------------------------
+# Asked of a worker that has one env ---------------------------------------------------
+
+_FRAMES = VideoFrames()
 
 
 def start_video(env: Any, speed: float) -> int:
     """Skip steps that a GIF could not show, of envs with so many steps a second."""
-    frames: VideoFrames = this_worker().resource
-    frames.stride = max(1, int(speed * MIN_FRAME_MILLISECONDS / 1000))
-    return frames.stride
+    _FRAMES.frames.clear()
+    _FRAMES.stride = max(1, int(speed * MIN_FRAME_MILLISECONDS / 1000))
+    return _FRAMES.stride
 
 
 def capture_frame(env: Any) -> int:
     """Take a picture; after so many steps it is time for the next one."""
-    frames: VideoFrames = this_worker().resource
-    frames.add(env.render())
-    return frames.stride
+    _FRAMES.add(env.render())
+    return _FRAMES.stride
 
 
 def encode_gif(env: Any, speed: float) -> bytes:
     """All pictures so far as a GIF, with so many steps a second."""
-    frames: VideoFrames = this_worker().resource
-    return encode(frames.frames, speed / frames.stride)
+    return encode(_FRAMES.frames, speed / _FRAMES.stride)
 
 
-def lower_priority() -> None:
-    """Others that want the core go first; and no window is opened, unless asked for."""
+def lower_priority(then: Callable[[], Any] | None = None) -> None:
+    """Others that want the core go first; and no window is opened, unless asked for.
+
+    Args:
+        then: what else a worker does when it starts.
+    """
     os.nice(NICENESS)
     draw_without_display()
+    if then is not None:
+        then()
