@@ -10,8 +10,8 @@ Each env gets the seeds and actions of its recording and has to return the same:
 observation, reward, flags and infos. A recording has two episode ends. Where none comes
 soon, the probe shortens the env's TimeLimit, or resets the env early.
 
-Pools ask before they place their slots, and so does `corral doctor`. In a replay of a
-fault, envs take turns in the same way.
+Pools ask before they place their slots, and so does `corral doctor`. Its replay of a
+fault has the envs take the turns that they took then by `rounds`, too.
 """
 
 from __future__ import annotations
@@ -356,26 +356,27 @@ def _recorded(guest: ProbedEnv, found: Recording, turn: Turn) -> Any:
 
 
 def rounds(
-    recordings: Sequence[Recording], later: bool = False
+    recordings: Sequence[Sequence[Any]], later: bool = False, lag: int = TURN_LAG
 ) -> Iterator[tuple[str, int, int]]:
     """The order in which envs are built, closed, and take the turns of a recording.
 
     Args:
-        recordings: what each env did alone.
+        recordings: what each env did.
         later: whether the first is built once more when it was closed.
+        lag: how many turns each is behind the one before it.
 
     Yields:
         ("build" | "close" | "turn", the env's place, its turn)
     """
     count = len(recordings)
-    starts = [TURN_LAG * place for place in range(count)]
+    starts = [lag * place for place in range(count)]
     lengths = [len(one) for one in recordings]
-    closing = max(lengths) + starts[-1] - TURN_LAG
+    closing = max(lengths) + starts[-1] - lag
     if later:
         starts.append(closing + LATER_ROUNDS)
         lengths.append(lengths[0])
     yield from (("build", place, 0) for place in range(count))
-    for number in range(max(closing + TURN_LAG, starts[-1] + lengths[-1])):
+    for number in range(max(closing + lag, starts[-1] + lengths[-1])):
         if number == closing:
             yield "close", 0, 0
         if later and number == starts[-1]:

@@ -21,12 +21,12 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import zip_longest
 from typing import Any
 
 from numpy.typing import NDArray
 
 from corral.engine.parallel_map import map as run_in_workers
+from corral.engine.worker.isolation_probe import rounds
 from corral.errors import EpisodeRecord, Fault
 from corral.tools.doctor.rerun import At, SavedEnv, episode_of, failing_of, inside
 from corral.tools.output_file import write_output_to
@@ -194,5 +194,6 @@ def _turns_beside(env: SavedEnv, episode: EpisodeRecord, head_start: int) -> lis
 def _in_order(lives: dict[SavedEnv, list[Turn]]) -> Iterator[tuple[SavedEnv, Turn]]:
     """The turns of all envs, round by round, in the order of their slots."""
     envs = sorted(lives, key=lambda env: env.slot)
-    for turns in zip_longest(*(lives[env] for env in envs)):
-        yield from ((env, turn) for env, turn in zip(envs, turns, strict=True) if turn)
+    for what, place, turn in rounds([lives[env] for env in envs], lag=0):
+        if what == "turn":
+            yield envs[place], lives[envs[place]][turn]
