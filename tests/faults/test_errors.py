@@ -330,9 +330,8 @@ def pool_of(at: str, deed: Callable[[], Any], **options: Any) -> corral.Pool:
 
 EPISODE = ["Episode: seed 71, step 2, task 'up'", f"Last actions: {FINE}, {FAIL}"]
 OUTPUT = ["Last output:", "    last words in step"]
-BESIDE = "it shared its process with 1 other env"
-OTHERS = f'  run the env alone ({BESIDE}): isolation="slot"'
-REPRODUCE = "  reproduce this episode: fault.save(path), then corral.replay(path)"
+OTHERS = '  if another env in its process disturbs it: isolation="slot"'
+REPRODUCE = "  reproduce it: error.fault.save(path), then corral.replay(path)"
 
 
 def test_an_env_that_raises_says_what_where_and_what_to_do() -> None:
@@ -341,8 +340,8 @@ def test_an_env_that_raises_says_what_where_and_what_to_do() -> None:
         *EPISODE,
         *OUTPUT,
         "Next steps:",
-        OTHERS,
         '  continue after such errors: on_fault="restart"',
+        OTHERS,
         REPRODUCE,
     ]
 
@@ -398,8 +397,8 @@ def test_so_does_a_factory_that_fails() -> None:
         "Last output:",
         "    last words in construct",
         "Next steps:",
-        OTHERS,
         '  debug it in your own process: backend="serial"',
+        OTHERS,
         REPRODUCE,
     ]
 

@@ -162,4 +162,4 @@ def test_a_robot_whose_simulator_was_killed_gets_a_new_one():
 def test_two_robots_in_one_process_are_refused_with_the_remedy():
     with pytest.raises(corral.errors.IsolationError, match="must not share") as caught:
         corral.Pool(endless, 2, backend="process", workers=1)
-    assert 'For a process each: isolation="slot"' in str(caught.value)
+    assert 'give each env a process: isolation="slot"' in str(caught.value)

@@ -137,8 +137,9 @@ def test_what_would_put_them_together_is_refused(asked, remedy):
     assert "must" in first and 'metadata["corral.isolation"] is "slot"' in first
     assert "workers" not in asked or first.endswith("; workers=2 makes them share")
     assert rest == [
-        f"For a process each: {remedy}",
-        'To share anyway: isolation="shared"',
+        "Next steps:",
+        f"  give each env a process: {remedy}",
+        '  share one anyway: isolation="shared"',
     ]
     assert Declared.made == 0
     with made(Declared, isolation="slot", backend="process") as pool:
@@ -161,7 +162,7 @@ def failed(kind, error=EnvError, **options):
     return caught.value
 
 
-HINT = '  run the env alone (it shared its process with 1 other env): isolation="slot"'
+HINT = '  if another env in its process disturbs it: isolation="slot"'
 
 
 @pytest.mark.parametrize("backend", ["serial", "thread", "process"])
@@ -179,7 +180,7 @@ def test_an_env_that_failed_beside_another_is_told_so(backend, kind, command):
 def test_an_env_that_was_alone_in_its_process_is_not_told_of_others():
     error = failed(Hopeless, isolation="slot", backend="process")
     assert error.fault.company == 0
-    assert "Other envs" not in str(error)
+    assert "another env" not in str(error)
 
 
 def test_an_env_that_fails_is_run_nowhere_else(tmp_path):
@@ -195,5 +196,4 @@ def test_an_env_that_fails_is_run_nowhere_else(tmp_path):
 @pytest.mark.parametrize(("kind", "suspected"), [(Crashing, True), (Deadly, False)])
 def test_a_crash_beside_others_names_the_remedy(kind, suspected):
     error = failed(kind, WorkerDied, num_envs=3, backend="process", workers=1)
-    told = 'it shared its process with 2 other envs): isolation="slot"'
-    assert (told in str(error)) is suspected
+    assert (HINT in str(error).splitlines()) is suspected

@@ -208,8 +208,9 @@ def _processes(
 def _must_not_share(sharing: SharingAnswer, asked: str, instead: str) -> IsolationError:
     return IsolationError(
         f"these envs must not share a process: {sharing.reason}; {asked} makes them "
-        f"share\nFor a process each: {instead} instead of {asked.partition('=')[0]}=\n"
-        'To share anyway: isolation="shared"'
+        "share\nNext steps:\n"
+        f"  give each env a process: {instead} instead of {asked.partition('=')[0]}=\n"
+        '  share one anyway: isolation="shared"'
     )
 
 

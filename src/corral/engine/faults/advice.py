@@ -87,9 +87,6 @@ def advice_for(fault: Fault, syntax: str = "python") -> Iterator[str]:
     if in_python and fault.kind in ("died", "hung") and in_pool:
         yield "close the pool"
     alone = _option(in_python, "isolation", "slot")
-    if fault.company:
-        others = f"{fault.company} other env{'s' * (fault.company > 1)}"
-        yield f"run the env alone (it shared its process with {others}): {alone}"
     if not isinstance(fault.exception, UsageError):  # which says so itself
         by_transfer = _BY_TRANSFER | (_MAP_BY_TRANSFER if _in_map(fault) else {})
         line = by_transfer.get(fault.command) or _by_kind(fault, in_python)
@@ -103,10 +100,12 @@ def advice_for(fault: Fault, syntax: str = "python") -> Iterator[str]:
             yield "or leave that key out: infos=[...]"
     if in_python:
         yield from _continuing(fault)
-        if fault.episode is not None:
-            missing = fault.episode.missing
-            how = "reproduce this episode: fault.save(path), then corral.replay(path)"
-            yield f"(this episode cannot be replayed: {missing})" if missing else how
+    if fault.company:
+        yield f"if another env in its process disturbs it: {alone}"
+    if in_python and fault.episode is not None:
+        missing = fault.episode.missing
+        how = "reproduce it: error.fault.save(path), then corral.replay(path)"
+        yield f"(this episode cannot be replayed: {missing})" if missing else how
 
 
 def _in_map(fault: Fault) -> bool:

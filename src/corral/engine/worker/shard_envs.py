@@ -188,8 +188,9 @@ def _check_may_share(env: Any) -> None:
     if verdict is not None and verdict.isolation == "slot":
         raise IsolationError(
             f"{verdict.subject} must be alone in its process: {verdict.reason}\n"
-            'For a process each: isolation="slot", backend="process"\n'
-            'To share anyway: isolation="shared"'
+            "Next steps:\n"
+            '  give each env a process: isolation="slot", backend="process"\n'
+            '  share one anyway: isolation="shared"'
         )
 
 
