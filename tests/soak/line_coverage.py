@@ -16,7 +16,11 @@ import subprocess
 import sys
 import tempfile
 from collections import defaultdict
+from collections.abc import Generator
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 ROOT = Path(__file__).parents[2]
 SETTINGS = """
@@ -37,13 +41,24 @@ def main() -> int:
         settings.write_text(SETTINGS.format(folder=folder))
         rc = f"--rcfile={settings}"
         code = coverage(
-            "run", rc, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests
+            *("run", rc, "-m", "pytest", "-q", "-p", "no:cacheprovider"),
+            *("-p", __spec__.name, *tests),
         )
         coverage("combine", rc, "-q")
         report = Path(folder, "report.json")
         coverage("json", rc, "-q", "-o", str(report))
         print_rooms(json.loads(report.read_text())["files"])
     return code
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol() -> Generator[None, Any, Any]:
+    """A plugin: go on counting after a test of a debugger, which ends that."""
+    tracer = sys.gettrace()
+    try:
+        return (yield)
+    finally:
+        sys.settrace(tracer)
 
 
 def coverage(*arguments: str) -> int:
