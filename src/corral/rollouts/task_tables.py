@@ -13,6 +13,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
+from corral.engine.worker.seeds import RunGenerator
 from corral.errors import OptionError
 
 
@@ -45,5 +46,6 @@ def task_table(
             "this method, or do without tasks (in a config: trials.train_tasks: 0)"
         )
     draw: Callable[..., Any] = env.get_wrapper_attr("sample_tasks")
-    tasks = tuple(draw(train + evaluation, np.random.default_rng([seed, 7])))
+    rng = np.random.default_rng([seed, RunGenerator.TASK_TABLE])
+    tasks = tuple(draw(train + evaluation, rng))
     return TaskTable(tasks[:train], tasks[train:])

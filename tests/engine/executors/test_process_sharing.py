@@ -147,7 +147,7 @@ def test_as_many_workers_as_slots_ask_nothing():
 
 
 def test_threads_that_envs_must_not_share_are_refused():
-    with pytest.raises(IsolationError, match=r'give each env a process: backend="process"'):
+    with pytest.raises(IsolationError, match='each env a process: backend="process"'):
         layout_of(ClassCounter, backend="thread")
 
 

@@ -92,6 +92,43 @@ def test_it_knows_what_is_under_way_and_what_is_there(moves):
         check(state, naive)
 
 
+def test_a_command_that_was_withdrawn_was_never_sent():
+    state = new_state(3)
+    state.send_all(0)
+    state.done[:] = 1
+    state.take_all()
+    state.send(np.array([1, 2]), Verb.STEP)
+    state.withdraw(np.array([2]))
+    assert state.tickets_of(state.all).tolist() == [1, 2, 1]
+    assert (state.waiting, state.pending().tolist()) == (1, [1])
+    state.done[1] = 2
+    assert state.complete()
+
+
+@pytest.mark.parametrize("base", [0, TICKET_MASK - 1, 5 * 2**32])
+def test_what_another_sender_sent_is_counted_and_received(base):
+    """Tickets come as words of the block, and may have begun anew meanwhile."""
+    state = new_state(4)
+    state.tickets.base = base
+    words = np.array([base + 3, base + 2]) & TICKET_MASK
+    state.catch_up(words, np.array([True, False]), first=1)
+    assert state.tickets_of(state.all).tolist() == [base, base + 3, base + 2, base]
+    assert (state.send_count, state.waiting, state.unstarted) == (1, 0, 3)
+    state.catch_up(words, np.array([True, True]), first=1)  # nothing new
+    assert state.tickets_of(state.all).tolist() == [base, base + 3, base + 2, base]
+    assert (state.send_count, state.unstarted) == (1, 2)
+    state.send_all(0)
+    state.done[:] = state.tickets_of(state.all) & TICKET_MASK
+    assert state.complete()
+
+
+def test_a_task_is_forgotten_once_an_episode_began_with_it_elsewhere():
+    state = new_state(3)
+    state.assigned = {0: (5, "a"), 1: (5, "b"), 2: (TICKET_MASK, "c")}
+    state.forget_assigned(np.array([5, 6, 0]))  # begun before, after, and after
+    assert state.assigned == {0: (5, "a")}
+
+
 @settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(moves, st.integers(1, SLOTS))
 def test_of_too_many_that_are_ready_those_sent_to_longest_ago_come_first(moves, count):

@@ -106,8 +106,8 @@ class DrawsGlobally(Sound):
     [
         (CannotBeBuilt, "failed", "an environment is built", "LookupError: no licence"),
         (ReturnsFour, "failed", "reset and step", "a tuple of 4 values"),
-        (KeepsALock, "failed", "infos", "cannot pickle"),
-        (ClosesOnce, "failed", "close works", "closed twice"),
+        (KeepsALock, "failed", "infos", "leave such entries out, or request"),
+        (ClosesOnce, "failed", "close works", "let close() be called twice"),
         (Wanders, "failed", "equal seeds", "reset with the same seed"),
         (LeavesItsSpace, "warning", "observations", "its space says 0 to 1"),
         (DrawsGlobally, "warning", "global generators", "isolate_rng=True"),

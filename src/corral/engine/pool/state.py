@@ -7,8 +7,9 @@ A pool is broken once a worker has ended that is not replaced, and forked in a c
 the process that made it.
 
 Sending, receiving and recovery use it; nothing else keeps anything about a command.
-What is known slot by slot is in arrays of fixed layout, what is known of the whole pool
-in attributes: a Python number in an array costs twice as much.
+What is known slot by slot is in arrays of fixed layout, except what only Python objects
+can hold: seeds, options and tasks that were asked for. What is known of the whole pool
+is in attributes: a Python number in an array costs twice as much.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Seeds: one number for any list of integers, and seeding the global generators.
 
-Every seed is made here from (root, slot, episode, ...). Where that list alone would
-give two things the same seed, a domain follows it and sets them apart. All domains are
-named below. Their numbers never change: with others, no run could be repeated.
+Every seed of an episode is made here from (root, slot, episode, ...). Where that list
+alone would give two things the same seed, a domain follows it and sets them apart. All
+domains are named below, and so are the other generators that are made from the seed of
+a run. Their numbers never change: with others, no run could be repeated.
 """
 
 from __future__ import annotations
@@ -51,6 +52,18 @@ class EvaluationSeed(enum.IntEnum):
     VALIDATION = 1
     FINAL = 2
     VIDEO = 3
+
+
+class RunGenerator(enum.IntEnum):
+    """`default_rng([seed of a run, this])`: what a generator beside the envs is for.
+
+    Attributes:
+        REPLAY: Chooses the rows that a learner's updates see.
+        TASK_TABLE: Draws the tables of tasks to train and to test on.
+    """
+
+    REPLAY = 1
+    TASK_TABLE = 7
 
 
 def episode_seed(root: int, *parts: int) -> int:

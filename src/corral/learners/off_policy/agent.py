@@ -45,6 +45,7 @@ class Agent:
         remembers = settings.architecture == "memory"
         self.actor = ActorNet(sizes, outputs, remembers, weights).to(device)
         self.critic = CriticNet(sizes, discrete, settings.recurrent, weights).to(device)
+        # Another stream than that of the weights.
         self.noise = torch.Generator(device).manual_seed(seed + 1)
         self._actor_optimiser = Optimiser(self.actor, EPSILON)
         self._critic_optimiser = Optimiser(self.critic, EPSILON)

@@ -209,14 +209,25 @@ def _pace(pool: Pool) -> float:
     return pace(advance, ROUND_SECONDS)
 
 
+def check_info_pickling(subject: Subject) -> Iterator[Finding]:
+    """Whether they can be sent to the caller."""
+    infos: InfoFigures = subject.ask(measure_infos, subject.seed)
+    if infos.trouble:
+        yield _not_pickled(infos)
+
+
+def _not_pickled(infos: InfoFigures) -> Finding:
+    return problem(
+        f"an info cannot be pickled: {infos.trouble}",
+        "leave such entries out, or request the others: infos=[keys]",
+    )
+
+
 def check_infos(subject: Subject) -> Finding:
     """Their size; a race where they are large."""
     infos: InfoFigures = subject.ask(measure_infos, subject.seed)
     if infos.trouble:
-        return problem(
-            f"an info cannot be pickled: {infos.trouble}",
-            "leave such entries out, or request the others: infos=[keys]",
-        )
+        return _not_pickled(infos)
     data = {"bytes": infos.size, "keys": infos.keys, "odd": list(infos.odd)[:20]}
     text = f"{infos.keys} entries, {infos.size:,} bytes when pickled"
     if infos.odd:
