@@ -37,7 +37,7 @@ def test_every_option_is_a_keyword_of_pool_with_the_same_default():
         ({"restarts_per_minute": 1.5}, "restarts_per_minute is 1.5; it must be"),
         ({"memory_limit": 0, "isolation": "slot"}, "memory_limit is 0; it must be"),
         ({"memory_limit": 1}, 'needs one of its own: add isolation="slot"'),
-        ({"backend": "prozess"}, "backend is 'prozess'; choose one of auto, serial"),
+        ({"backend": "fork"}, "backend is 'fork'; choose one of auto, serial"),
         ({"workers": 0}, "workers is 0; it must be an integer >= 1"),
         ({"workers": 2, "backend": "serial"}, "has one worker, not workers=2"),
         ({"isolation": "each"}, "isolation is 'each'; choose one of auto, slot"),
