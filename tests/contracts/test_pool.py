@@ -278,7 +278,7 @@ def test_enough_results_do_not_wait_for_the_deadline(echo: Pool) -> None:
     assert len(echo.recv(1, 3, within=3600)) == 3
     assert len(echo.recv(within=3600)) == 1
     echo.send([1, 2, 3, 4])
-    assert echo.recv(within=3600).obs.tolist() == [1, 2, 3, 4]
+    assert echo.recv(within=np.float32(3600)).obs.tolist() == [1, 2, 3, 4]
 
 
 def test_a_deadline_of_zero_takes_the_first_that_are_ready(echo: Pool) -> None:
@@ -288,21 +288,22 @@ def test_a_deadline_of_zero_takes_the_first_that_are_ready(echo: Pool) -> None:
     assert len(echo.recv()) == 4 - len(step)
 
 
+@pytest.mark.parametrize("slots", [None, range(6)])
 def test_the_caller_runs_envs_until_the_deadline(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, slots: range | None
 ) -> None:
     """One that runs is not interrupted, and the next is not begun."""
     clock = itertools.count(0.0, 0.4)  # seconds between two looks
     with Pool(Echo, 6, backend="serial", seed=7) as pool:
         pool.reset()
-        pool.send([1, 2, 3, 4, 5, 6], slots=range(6))
+        pool.send([1, 2, 3, 4, 5, 6], slots=slots)
         monkeypatch.setattr("corral.engine.pool.pool.perf_counter", clock.__next__)
         assert pool.recv(within=1.0).slots.tolist() == [0, 1, 2]
         assert pool.recv(2, within=0.0).slots.tolist() == [3, 4]
         assert pool.recv(within=1.0).slots.tolist() == [5]
 
 
-@pytest.mark.parametrize("within", [-1, float("nan"), True, "1"])
+@pytest.mark.parametrize("within", [-1, float("nan"), np.float32(-1), True, "1"])
 def test_deadlines_that_are_no_seconds_are_refused(echo: Pool, within: Any) -> None:
     echo.send([1, 2, 3, 4])
     with pytest.raises(OptionError, match=r"recv\(within=.*needs seconds >= 0"):

@@ -75,7 +75,31 @@ class Quiet:
         return Decision(np.ones(len(step), np.int64))
 
 
+class BySlot(Quiet):
+    """Explores more in later slots, and names them."""
+
+    def act(self, step: Step, carry: Any, rng: Any) -> Decision:
+        explores = rng.random()[:, 0] < step.slots / SLOTS
+        names = np.array([f"slot {slot}" for slot in step.slots], object)
+        return Decision(explores.astype(np.int64), extras={"name": names})
+
+
+class Lottery(Quiet):
+    """Draws, and keeps what it drew."""
+
+    def act(self, step: Step, carry: Any, rng: Any) -> Decision:
+        drawn = rng.random()[:, 0]
+        return Decision((drawn > 0.5).astype(np.int64), extras={"drawn": drawn})
+
+
+def restarting(num_envs: int) -> Any:
+    """A batch that restarts its episodes itself, and whose later slots have no seed."""
+    again = gymnasium.vector.AutoresetMode.SAME_STEP
+    return gymnasium.vector.SyncVectorEnv([cartpole] * num_envs, autoreset_mode=again)
+
+
 CASES: dict[str, dict[str, Any]] = {
+    "slots": {"env": cartpole, "policy": BySlot},
     "tasks": {"env": MetaTasked, "sample_task": drawn_task},
     "trials": {"env": trials, "sample_task": drawn_task},
     "batched": {"env": functools.partial(Flock, Mixed), "batched": True},
@@ -130,6 +154,26 @@ def test_every_kind_of_env_is_collected_as_in_the_caller(
     truth = rollouts_of("caller", ("serial", 1), **options)
     assert any(len(rollout.episodes) for rollout in truth)
     assert_same(rollouts_of("workers", place, **options), truth)
+
+
+@pytest.mark.parametrize("place", PLACES, ids=lambda place: place[0])
+def test_slots_whose_episodes_have_no_seed_draw_as_in_the_caller(
+    place: tuple[str, int],
+) -> None:
+    options = {"env": restarting, "batched": True, "policy": Lottery}
+    found = {
+        (act_in, seed): rollouts_of(act_in, place, **options, seed=seed)
+        for act_in in ("caller", "workers")
+        for seed in (3, 4)
+    }
+    assert_same(found["workers", 3], found["caller", 3])
+    columns = [
+        rollout.extras["drawn"][:, slot].tolist()
+        for seed in (3, 4)
+        for rollout in found["workers", seed]
+        for slot in range(SLOTS)
+    ]
+    assert len({*map(tuple, columns)}) == len(columns)  # no two slots draw the same
 
 
 @pytest.mark.parametrize("place", PLACES, ids=lambda place: place[0])
@@ -205,6 +249,10 @@ def test_the_version_of_a_row_counts_changes_of_the_weights(act_in: str) -> None
         assert versions == [[1], [1], [2], [2], [3]]
         collector.policy = Drift(1.0)
         assert collector.collect(3).version.tolist() == [[4, 4]] * 3
+        collector.policy.weight[:] = 2.0  # type: ignore[attr-defined]
+        collector.end_episodes(1)
+        collector.policy.weight[:] = 3.0  # type: ignore[attr-defined]
+        assert collector.collect(1).version.tolist() == [[6, 6]]
         collector.policy = Fixed()
         assert not collector.collect(1).version.any()
 
@@ -311,6 +359,25 @@ def test_episodes_are_run_with_the_policy_as_it_is_now(place: tuple[str, int]) -
             for policy in (fixed, drift, fixed):
                 actions = [episode.action for episode in run(policy)]
                 assert (np.concatenate(actions) == action).all()
+
+
+class Equal(Fixed):
+    """Equal to every other, and to be told from it all the same."""
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    __hash__ = Fixed.__hash__
+
+
+def test_policies_that_compare_equal_are_two(two_workers: Pool) -> None:
+    for action in (0, 1):
+        policy = Equal()
+        policy.action = action
+        for one in corral.run_episodes(
+            two_workers, policy, episodes=2, act_in="workers"
+        ):
+            assert (one.action == action).all()
 
 
 def test_a_free_slot_takes_the_next_item_in_whichever_worker_it_is(

@@ -52,7 +52,6 @@ class ClusterFiller(WorkersFiller):
     def begin(self, root: int) -> Boundary:
         """Reset every slot; between two rollouts, sites may also move."""
         self._root = root
-        self._published.publish()
         self._cluster.rearrange()
         return self._joined(self._asked("begin", root))
 

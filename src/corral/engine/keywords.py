@@ -14,6 +14,7 @@ import difflib
 import functools
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from numbers import Real
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -102,8 +103,8 @@ def check_count(name: str, value: object, least: int = 1) -> None:
 
 
 def is_number(value: object) -> bool:
-    """Whether it is an int or a float; True is not a number."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+    """Whether it is an int or a float, numpy's included; True is not a number."""
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def is_listed(value: object) -> bool:

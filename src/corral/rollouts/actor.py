@@ -38,9 +38,12 @@ class Actor:
         slots: int,
         norm: ObsNorm | None,
         copies: Sequence[int] | None = None,
+        first_number: int = 0,
     ) -> None:
         self.norm = norm
         self._slots = slots
+        # The slots as the policy sees them: beside the envs, those of the whole pool.
+        self._numbers = first_number + np.arange(slots)
         self._space = action
         # The last action of each slot, part by part; zeros before the first.
         self._last = [
@@ -128,7 +131,9 @@ class Actor:
         last, space = self._last, self._space
         seen.previous_action = last[0] if space.plain else space.batch(last)
         policy = self.policy if by is None else by
+        slots, seen.slots = seen.slots, self._numbers
         decision = policy.act(seen, self.carry, self._all_slots)
+        seen.slots = slots
         if decision.carry is not None or self.carry is not None:
             self._check_carry(decision.carry, self._slots)
             self.carry, self._carry_is_ours = decision.carry, False
@@ -143,7 +148,9 @@ class Actor:
         seen.previous_action = self._space.batch(last)
         carry = self.carry_of(rows)
         rng = RowGenerators(self._generators, slots)
+        seen.slots = self._numbers[slots]
         decision = self.policy.act(seen, carry, rng)
+        seen.slots = slots
         if decision.carry is not None or carry is not None:
             self._check_carry(decision.carry, len(rows))
             self._own_carry()

@@ -148,9 +148,7 @@ class Collector:
                 "to start new ones, or give each collector a pool of its own"
             )
         self._running = False  # if anything fails below, the next call resets
-        # In the caller, a policy without weights has one version.
-        publishes = self._act_in == "workers" or has_weights(self.policy)
-        version = self._published.publish() if publishes else 0
+        version = self._publish()
         filled = self._filler.fill(int(steps))
         if end_episodes is not None:
             self._cut_off(filled, end_episodes)
@@ -160,6 +158,14 @@ class Collector:
             raise filled.error
         self._running, self._sends = True, self.pool.send_count
         return rollout
+
+    def _publish(self) -> int:
+        """Publish the policy; the version of its weights."""
+        published = self._published
+        # In the caller, a policy without weights has one version.
+        if self._act_in == "caller" and not has_weights(published.policy):
+            return 0
+        return published.publish()
 
     # Episodes -------------------------------------------------------------------------
 
@@ -182,6 +188,7 @@ class Collector:
         self.pool.drain()
         # If anything fails from here on, the next attempt uses other seeds.
         self._root = episode_seed(root, SeedDomain.RETRIES)
+        self._publish()
         start = self._filler.begin(root)
         self._running, self._sends = True, self.pool.send_count
         return start

@@ -154,11 +154,15 @@ class EpisodesRun:
         items: Items,
         options: EpisodeOptions,
         norm: ObsNorm | None,
+        first_number: int = 0,
     ) -> None:
         self._obs_space = SpaceParts(pool.spec.observation_space)
         self._action_space = SpaceParts(pool.spec.action_space)
         self._pool = pool
-        self._actor = Actor(policy, self._action_space, pool.num_envs, norm)
+        self._actor = Actor(
+            *(policy, self._action_space, pool.num_envs, norm),
+            first_number=first_number,
+        )
         self._trajectories = Trajectories(pool) if options.rows else None
         self._options = options
         self._items = items

@@ -30,6 +30,7 @@ from corral.core import Policy, Step
 from corral.engine.keywords import check_choice
 from corral.engine.pool import Pool
 from corral.engine.pool.groups import two_groups
+from corral.engine.worker.seeds import SeedDomain, episode_seed
 from corral.errors import CorralError, Fault, OptionError
 from corral.rollouts.actor import Actor
 from corral.rollouts.normalise import ObsNorm
@@ -82,10 +83,17 @@ class Filler:
         obs_norm: normalises the policy's observations; it is not updated here.
         inline: whether the envs are in this process too: then they step in the same
             call, which is quicker than sending and receiving.
+        first_number: of slot 0, as the policy sees it, where the pool is a part of
+            another.
     """
 
     def __init__(
-        self, pool: Pool, policy: Policy, obs_norm: ObsNorm | None, inline: bool = False
+        self,
+        pool: Pool,
+        policy: Policy,
+        obs_norm: ObsNorm | None,
+        inline: bool = False,
+        first_number: int = 0,
     ) -> None:
         self.pool = pool
         self._obs_space = SpaceParts(pool.spec.observation_space)
@@ -94,8 +102,10 @@ class Filler:
         self._same_step = pool.autoreset == "same_step"
         self._norm = obs_norm
         self._inline = inline
+        self._first_number = first_number
         self._actor = Actor(
-            policy, self._action_space, self._slots, obs_norm, pool.copies
+            *(policy, self._action_space, self._slots, obs_norm),
+            *(pool.copies, first_number),
         )
         self._seeds = [-1] * self._slots
         # The step that the next row starts from.
@@ -129,7 +139,15 @@ class Filler:
         """
         self._now = now = owned(self._obs_space, self.pool.reset(seed=root))
         self._seeds[:] = now.seed.tolist()
-        self._actor.start(range(self._slots), self._seeds)
+        drawn = self._seeds
+        if root is not None and min(drawn) < 0:
+            # Of a batch that restarts its episodes itself, one slot alone has a seed.
+            first, domain = self._first_number, SeedDomain.UNSEEDED
+            drawn = [
+                episode_seed(root, first + slot, domain) if seed < 0 else seed
+                for slot, seed in enumerate(drawn)
+            ]
+        self._actor.start(range(self._slots), drawn)
         return self.boundary()
 
     @property

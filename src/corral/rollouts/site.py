@@ -94,6 +94,9 @@ class PolicySite:
         rows = self._pool.num_envs // pool.num_envs  # those of an env, with agents
         # The slots of the whole pool that are this site's.
         self._slots = range(pool.slots.start * rows, pool.slots.stop * rows)
+        # In a cluster, the whole pool is a part of it.
+        before = pool._assignment.options.first_slot * rows
+        self._first_number = before + self._slots.start
         self._space = SpaceParts(self._pool.spec.observation_space)
         self._number = self._edition = self._version = -1
         self._reader = WeightsReader()
@@ -125,7 +128,11 @@ class PolicySite:
     def _following(self, orders: Orders) -> Filler:
         self._obey(orders)
         if self._filler is None:
-            self._filler = Filler(self._pool, self._policy, self._norm, inline=True)
+            self._filler = Filler(
+                *(self._pool, self._policy, self._norm),
+                inline=True,
+                first_number=self._first_number,
+            )
         elif orders.policy.number != self._number:
             self._filler.follow(self._policy)
         else:
@@ -204,7 +211,10 @@ class PolicySite:
         self._obey(orders)
         with desk_items(items, address, self._slots) as left:
             try:
-                run = EpisodesRun(self._pool, self._policy, left, options, self._norm)
+                run = EpisodesRun(
+                    *(self._pool, self._policy, left, options, self._norm),
+                    first_number=self._first_number,
+                )
                 self._finished = run.done
                 while self._pool.waiting and not left.stopped:
                     run.advance(self._pool.waiting)

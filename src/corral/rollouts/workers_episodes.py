@@ -45,7 +45,7 @@ def _sites_of(
         sites = policy_sites(cast(Pool, weakref.proxy(pool)))
         found = _EpisodeSites(sites, PublishedPolicy(policy, True, factory))
         _SITES[pool] = found
-    elif (found.published.policy, found.published.factory) != (policy, factory):
+    elif found.published.policy is not policy or found.published.factory != factory:
         found.published.follow(policy, factory)
     return found
 

@@ -69,7 +69,6 @@ class WorkersFiller:
 
     def begin(self, root: int) -> Boundary:
         """Reset every slot; its episodes have seeds from (root, slot, 0, 1, ...)."""
-        self._published.publish()
         if self._sites is not None:
             self._sites.drain()
         return self._joined(self._asked("begin", root))
@@ -90,6 +89,7 @@ class WorkersFiller:
         self._extras = {
             f"{EXTRAS}{name}": (array.shape[2:], array.dtype)
             for name, array in buffer.extras.items()
+            if array.dtype != object
         }
         if sum(not one.free for one in self._segments) > KEPT_SEGMENTS:
             buffer.own()  # each segment that is kept has an open file

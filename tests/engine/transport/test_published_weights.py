@@ -79,6 +79,17 @@ def test_equal_weights_with_nan_are_one_version() -> None:
     assert store.publish(weights(0.0)) == 2
 
 
+@pytest.mark.parametrize("dtype", [np.float16, np.float64, np.complex128])
+def test_a_zero_of_another_sign_is_another_version(dtype: Any) -> None:
+    store, reader = SharedWeights(), WeightsReader()
+    for version, number in enumerate((0.0, -0.0, -0.0), start=1):
+        store.publish({"weight": np.array([number], dtype)})
+        assert store.version == min(version, 2)
+        found = reader.load(store.published())["weight"]
+        assert np.signbit(found.real).item() == np.signbit(number)
+    store.close()
+
+
 def test_the_publisher_may_change_its_arrays_afterwards() -> None:
     store, reader, mine = SharedWeights(), WeightsReader(), weights(1)
     store.publish(mine)

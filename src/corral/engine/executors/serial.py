@@ -45,6 +45,8 @@ class SerialExecutor(Executor):
     """One worker, which is the caller."""
 
     inline = True
+    # Whether a command to all slots may be in the queue.
+    _has_batch = False
 
     def __init__(self, assignment: Assignment) -> None:
         self.shards = [range(assignment.slots)]
@@ -106,6 +108,7 @@ class SerialExecutor(Executor):
     def send_all(self, mode: int) -> None:
         """Keep the command until its results are waited for."""
         self._queue.append(STEP_ALL_ENTRIES[mode])
+        self._has_batch = True
 
     def send(self, slots: NDArray[np.intp], verb: Verb, mode: int) -> None:
         """Keep the commands until their results are waited for."""
@@ -126,6 +129,8 @@ class SerialExecutor(Executor):
         only_some: bool = False,
     ) -> bool:
         """Run commands until enough slots are done."""
+        if only_some and self._has_batch:
+            self._split_batch()
         outside = self._enter()
         try:
             while (self._finished - target) & TICKET_MASK > TICKET_MASK >> 1:
@@ -136,6 +141,18 @@ class SerialExecutor(Executor):
         finally:
             self._leave(outside)
         return True
+
+    def _split_batch(self) -> None:
+        """Where some slots are waited for, those that follow them are not stepped."""
+        self._has_batch = False
+        queue, self._queue = self._queue, deque()
+        for command in queue:
+            if command in STEP_ALL_ENTRIES and not self._assignment.options.batched:
+                mode = STEP_ALL_ENTRIES.index(command)
+                slots = range(self._slots)
+                self._queue.extend(entry(Verb.STEP, mode, slot) for slot in slots)
+            else:
+                self._queue.append(command)
 
     def step_inline(self, mode: int) -> None:
         """Step every slot right now: `send_all` and `wait` in one."""

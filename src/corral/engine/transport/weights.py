@@ -156,10 +156,12 @@ def weights_of(policy: Any) -> GivenWeights:
 
 
 def _equal(one: NDArray[Any], other: NDArray[Any]) -> bool:
-    """Whether arrays of the same shape and dtype are equal; nan equals nan."""
-    if np.array_equal(one, other):
-        return True
-    return one.dtype.kind in "fc" and np.array_equal(one, other, equal_nan=True)
+    """Whether arrays of the same shape and dtype are equal, bit for bit."""
+    # As integers: 0.0 is not -0.0, and nan is nan.
+    size = one.dtype.itemsize
+    if size in (1, 2, 4, 8):
+        return np.array_equal(one.view(f"u{size}"), other.view(f"u{size}"))
+    return one.tobytes() == other.tobytes()
 
 
 def _side_of(arrays: Arrays, version: int, names: Any) -> Arrays:

@@ -30,6 +30,8 @@ class SeedDomain(enum.IntEnum):
         RETRIES: (root): the root of the next episodes, if beginning these fails.
         COPIES: (seed of an episode, copy): the policy's draws in a copy of that
             episode.
+        UNSEEDED: (root, slot): the policy's draws in a slot whose episodes have no
+            seed, until one has.
     """
 
     TASKS = 1
@@ -38,6 +40,7 @@ class SeedDomain(enum.IntEnum):
     NUMBERED = 4
     RETRIES = 5
     COPIES = 6
+    UNSEEDED = 7
 
 
 class EvaluationSeed(enum.IntEnum):
