@@ -8,7 +8,12 @@ from pathlib import Path
 
 import corral
 from corral.engine.worker import seeds
-from corral.engine.worker.seeds import EvaluationSeed, SeedDomain, episode_seed
+from corral.engine.worker.seeds import (
+    EvaluationSeed,
+    RunGenerator,
+    SeedDomain,
+    episode_seed,
+)
 
 HOME = Path(corral.__file__).parent
 
@@ -22,8 +27,11 @@ def test_domains_keep_their_numbers() -> None:
         "NUMBERED": 4,
         "RETRIES": 5,
         "COPIES": 6,
+        "UNSEEDED": 7,
     }
     assert [int(one) for one in EvaluationSeed] == [1, 2, 3]
+    found = {one.name: int(one) for one in RunGenerator}
+    assert found == {"REPLAY": 1, "TASK_TABLE": 7}
 
 
 def test_a_domain_is_hashed_as_its_number() -> None:
