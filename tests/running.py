@@ -108,9 +108,15 @@ class Script:
     def line(self) -> str:
         """The next line it prints."""
         assert self.process.stdout is not None
-        text: str = self.process.stdout.readline()
+        # Byte by byte: `communicate` does not see what `readline` has read ahead.
+        text = bytearray()
+        while not text.endswith(b"\n"):
+            byte = os.read(self.process.stdout.fileno(), 1)
+            if not byte:
+                break
+            text += byte
         assert text, self.process.communicate()[1]
-        return text.rstrip("\n")
+        return text.decode().rstrip("\n")
 
 
 def processes_with(mark: str) -> list[psutil.Process]:
