@@ -4,7 +4,8 @@
     python benchmarks/act_in.py --data DIR           DIR has tinyphysics.onnx and data/
     python benchmarks/act_in.py --only cartpole --rounds 5 --seconds 0.5 --json FILE
 
-PPO's policy with two hidden layers collects `ROWS` rows at a time from process pools.
+PPO's policy with two hidden layers collects rollouts of 128 rows from process pools; of
+TinyPhysics 1,024, where its recipe takes 12,500. `--rows` sets another number for all.
 All runners of an env stay built and take turns, round by round, so that a machine with
 other work slows all of them; a ratio is the median of those within the rounds. The
 caller's torch has one thread, as in `corral train`; `--threads` changes that.
@@ -31,7 +32,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,7 @@ class Work:
         slots: How many envs; None for as many as the machine's cores suggest.
         per_worker: As in `corral.Pool`.
         alone: Whether each env is also measured in its own process.
+        rows: Of a rollout.
     """
 
     title: str
@@ -69,6 +71,7 @@ class Work:
     slots: int | None = None
     per_worker: Callable[[], Any] | None = None
     alone: bool = False
+    rows: int = ROWS
 
     @property
     def num_envs(self) -> int:
@@ -116,9 +119,10 @@ CLAIMS = (
 
 
 class Timed(ABC):
-    """Runs batches of `ROWS` steps of every slot, and counts time of the CPU.
+    """Runs batches of some steps of every slot, and counts time of the CPU.
 
     Attributes:
+        rows: Steps of a slot in one batch.
         slots: Env steps in one batch.
         pids: The workers.
     """
@@ -126,7 +130,8 @@ class Timed(ABC):
     slots: int
     pids: list[int]
 
-    def __init__(self) -> None:
+    def __init__(self, rows: int) -> None:
+        self.rows = rows
         # Of every run: microseconds of the CPU per step.
         self.cpu_per_step: list[float] = []
 
@@ -149,11 +154,11 @@ class Timed(ABC):
 class Stepping(Timed):
     """Steps all slots in lockstep."""
 
-    def __init__(self, options: dict[str, Any]) -> None:
-        super().__init__()
+    def __init__(self, options: dict[str, Any], rows: int) -> None:
+        super().__init__(rows)
         self._pool = corral.Pool(**options)
         self.pids = self._pool._executor.pids()
-        self.slots = self._pool.num_envs * ROWS
+        self.slots = self._pool.num_envs * rows
         self._actions = draw_actions(
             self._pool.spec.action_space, options["num_envs"], 0
         )
@@ -161,7 +166,7 @@ class Stepping(Timed):
 
     def work(self, batches: int) -> None:
         step, actions = self._pool.step_all, self._actions
-        for number in range(batches * ROWS):
+        for number in range(batches * self.rows):
             step(actions[number % len(actions)], copy=False)
 
     def close(self) -> None:
@@ -172,19 +177,24 @@ class Collecting(Timed):
     """Collects rollouts with PPO's policy."""
 
     def __init__(
-        self, options: dict[str, Any], net: str, act_in: str, device: str = "cpu"
+        self,
+        options: dict[str, Any],
+        rows: int,
+        net: str,
+        act_in: str,
+        device: str = "cpu",
     ) -> None:
-        super().__init__()
+        super().__init__(rows)
         self._pool = pool = corral.Pool(**options)
         self.pids = pool._executor.pids()
-        self.slots = pool.num_envs * ROWS
+        self.slots = pool.num_envs * rows
         spec, config = pool.spec, PPOConfig(hidden=NETS[net])
         ppo = PPO(spec.observation_space, spec.action_space, config, device=device)
         self._collector = corral.Collector(pool, ppo.policy, act_in=act_in)
 
     def work(self, batches: int) -> None:
         for _ in range(batches):
-            self._collector.collect(ROWS)
+            self._collector.collect(self.rows)
 
     def close(self) -> None:
         self._pool.close()
@@ -193,10 +203,10 @@ class Collecting(Timed):
 class Alone(Timed):
     """Each env in its own process; all of them at once."""
 
-    def __init__(self, options: dict[str, Any]) -> None:
-        super().__init__()
+    def __init__(self, options: dict[str, Any], rows: int) -> None:
+        super().__init__(rows)
         self._envs = options["num_envs"]
-        self.slots = self._envs * ROWS
+        self.slots = self._envs * rows
         self._crew = corral.Crew(
             workers=self._envs,
             worker_init=functools.partial(load_alone, options["per_worker"]),
@@ -205,7 +215,7 @@ class Alone(Timed):
         self.pids = self._crew._executor.pids()
 
     def work(self, batches: int) -> None:
-        self._crew.map(step_alone, [batches * ROWS] * self._envs)
+        self._crew.map(step_alone, [batches * self.rows] * self._envs)
 
     def close(self) -> None:
         self._crew.close()
@@ -274,20 +284,21 @@ def works(data: Path | None) -> dict[str, Work]:
             slots=8,
             per_worker=functools.partial(load_model, model),
             alone=True,
+            rows=1024,
         )
     return found
 
 
 def runners(work: Work, nets: list[str]) -> Iterator[tuple[str, Timed]]:
-    options = work.options()
-    yield "step", Stepping(options)
+    given = work.options(), work.rows
+    yield "step", Stepping(*given)
     if work.alone:
-        yield "alone", Alone(options)
+        yield "alone", Alone(*given)
     for net in nets:
-        yield f"caller {net}", Collecting(options, net, "caller")
+        yield f"caller {net}", Collecting(*given, net, "caller")
         if cuda_devices():
-            yield f"gpu {net}", Collecting(options, net, "caller", "cuda:0")
-        yield f"workers {net}", Collecting(options, net, "workers")
+            yield f"gpu {net}", Collecting(*given, net, "caller", "cuda:0")
+        yield f"workers {net}", Collecting(*given, net, "workers")
 
 
 def measured(
@@ -361,6 +372,8 @@ def main() -> int:
     for key, work in works(arguments.data).items():
         if arguments.only and key not in arguments.only:
             continue
+        if arguments.rows:
+            work = replace(work, rows=arguments.rows)
         note(f"{key} ")
         turns = arguments.rounds, arguments.seconds
         rates, cpu = measured(work, arguments.nets, *turns)
@@ -390,6 +403,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--nets", nargs="*", choices=tuple(NETS), default=list(NETS))
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--seconds", type=float, default=1.0, help="of a turn")
+    parser.add_argument("--rows", type=int, help="of a rollout")
     parser.add_argument("--threads", type=int, default=1, help="of torch")
     parser.add_argument("--json", type=Path, metavar="FILE")
     return parser.parse_args()
