@@ -108,8 +108,8 @@ def is_number(value: object) -> bool:
 
 
 def is_listed(value: object) -> bool:
-    """Whether it has several values; a text is one value."""
-    return isinstance(value, Iterable) and not isinstance(value, str)
+    """Whether it is a list or the like, not a text or something that is used up."""
+    return isinstance(value, Collection) and not isinstance(value, str)
 
 
 def check_limit(name: str, value: Any, unit: str = "seconds") -> None:

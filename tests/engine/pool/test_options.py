@@ -44,6 +44,7 @@ def test_every_option_is_a_keyword_of_pool_with_the_same_default():
         ({"threads_per_worker": 0}, "threads_per_worker is 0; it must be an integer"),
         ({"devices": 3}, "devices is 3; it must be a list of names"),
         ({"devices": "cuda:0"}, "devices is 'cuda:0'; it must be a list of names"),
+        ({"devices": iter(["cpu"])}, "devices is <.*it must be a list of names"),
         ({"wrappers": int}, "wrappers is <class 'int'>; it must be a list of func"),
         ({"env_kwargs": 3}, "env_kwargs is 3; it must be a dict of keyword"),
         ({"shared": 3}, "shared is 3; it must be a dict of arrays"),
