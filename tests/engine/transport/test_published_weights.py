@@ -96,3 +96,16 @@ def test_the_publisher_may_change_its_arrays_afterwards() -> None:
     mine["layer"][:] = 9
     assert loaded(reader, store) == listed(1)
     assert store.publish(mine) == 2
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_what_was_loaded_may_be_kept_and_changed(shared: bool) -> None:
+    store, readers = SharedWeights(shared=shared), [WeightsReader(), WeightsReader()]
+    store.publish(weights(1))
+    kept = readers[0].load(store.published())
+    for number in (2, 3):  # both buffers are written again
+        store.publish(weights(number))
+    assert kept["layer"].max() == 1
+    readers[0].load(store.published())["layer"][:] = 9
+    assert loaded(readers[1], store) == listed(3)
+    store.close()

@@ -120,26 +120,28 @@ class WeightsReader:
         self._arrays: Arrays = {}
 
     def load(self, published: PublishedWeights) -> Arrays:
-        """The arrays of this version; valid until the next but one is published.
+        """Copies of the arrays of this version, which a policy may keep and change.
 
         Raises:
             OrderError: newer weights have taken their place.
         """
         if published.address is None:
-            return published.arrays or {}
+            return _copied(published.arrays or {})
         if published.address != self._address:
             self._arrays = open_segment(published.address)
             self._address = published.address
         version = published.version
+        prefix = f"{version % 2}/"
+        names = [n[len(prefix) :] for n in self._arrays if n.startswith(prefix)]
+        loaded = _copied(_side_of(self._arrays, version, names))
+        # Afterwards: they may have been overwritten while they were copied.
         found = int(self._arrays[VERSIONS][version % 2])
         if found != version:
             raise OrderError(
                 f"version {version} of the weights is not there (found {found}); only "
                 "the latest two are kept"
             )
-        prefix = f"{version % 2}/"
-        names = [n[len(prefix) :] for n in self._arrays if n.startswith(prefix)]
-        return _side_of(self._arrays, version, names)
+        return loaded
 
 
 def weights_of(policy: Any) -> GivenWeights:
@@ -166,6 +168,10 @@ def _equal(one: NDArray[Any], other: NDArray[Any]) -> bool:
 
 def _side_of(arrays: Arrays, version: int, names: Any) -> Arrays:
     return {name: arrays[f"{version % 2}/{name}"] for name in names}
+
+
+def _copied(arrays: Arrays) -> Arrays:
+    return {name: array.copy() for name, array in arrays.items()}
 
 
 def check_weights(weights: GivenWeights, shapes: Mapping[str, Any]) -> None:
