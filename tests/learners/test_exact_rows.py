@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -166,13 +167,41 @@ class Twice(nn.Module):
         return self.net(x, x)
 
 
-def test_the_number_of_threads_changes_nothing() -> None:
-    net = nn.Sequential(nn.Linear(27, 100), nn.Tanh(), nn.Linear(100, 5))
-    obs = np.random.default_rng(1).standard_normal((5, 27)).astype(np.float32)
+class Sequence(nn.Module):
+    """A row is a sequence of numbers, for a layer that takes sequences."""
+
+    def __init__(self, layer: Any) -> None:
+        super().__init__()
+        self.widened, self.layer = nn.Conv1d(1, 12, 3), layer
+
+    def forward(self, x: Any) -> Any:
+        x = self.widened(x.unsqueeze(1)).transpose(1, 2)
+        attends = isinstance(self.layer, nn.MultiheadAttention)
+        return self.layer(*[x] * (3 if attends else 1))[0].flatten(1)
+
+
+SEQUENCES = {
+    "gru": partial(nn.GRU, 12, 5, batch_first=True),
+    "lstm": partial(nn.LSTM, 12, 5, 2, batch_first=True, bidirectional=True),
+    "attention": partial(nn.MultiheadAttention, 12, 3, batch_first=True),
+}
+
+
+@pytest.mark.parametrize("kind", SEQUENCES)
+def test_sequences_are_computed_row_by_row(kind: str) -> None:
+    check(Sequence(SEQUENCES[kind]()), 6, passes=False)
+
+
+@pytest.mark.parametrize("kind", ["dense", *SEQUENCES])
+def test_the_number_of_threads_changes_nothing(kind: str) -> None:
+    dense = nn.Sequential(nn.Linear(27, 100), nn.Tanh(), nn.Linear(100, 5))
+    net = dense if kind == "dense" else Sequence(SEQUENCES[kind]())
+    obs = np.random.default_rng(1).standard_normal((25, 27)).astype(np.float32)
     found = []
     for threads in (1, 2):
         torch.set_num_threads(threads)
-        found.append(ExactRows()(forward_of(net), obs, 5))
+        found.append(ExactRows()(forward_of(net), obs, 25))
+        assert torch.get_num_threads() == threads
     assert (found[0] == found[1]).all()
 
 

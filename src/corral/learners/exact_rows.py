@@ -7,13 +7,14 @@ multiples of 16 and its memory starts at a multiple of 64 bytes. So every pass h
 rows, and its products are computed with such copies, filled up with zeros. Functions
 such as tanh have edges too, at the end of the memory; they get full rows as well.
 
-A net that calls other functions (a convolution, say) is computed row by row: there the
-edges are the same for every row.
+A net that calls other functions (a convolution, say) is computed row by row, in one
+thread: there the edges are the same for every row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -61,7 +62,21 @@ class ExactRows:
                 return _in_passes(_FullSizes(False), forward, inputs, rows, PASS_ROWS)
             except _UnknownFunction:
                 self._alone = True
-        return _in_passes(_FullSizes(True), forward, inputs, rows, 1)
+        with _one_thread():
+            return _in_passes(_FullSizes(True), forward, inputs, rows, 1)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Compute in one thread: the caller may have more of them than a worker."""
+    threads = torch.get_num_threads()
+    if threads > 1:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        if threads > 1:
+            torch.set_num_threads(threads)
 
 
 def _in_passes(
@@ -123,9 +138,12 @@ class _FullSizes(TorchFunctionMode):  # type: ignore[misc]
         return function(*mapped(self._weight, args), **mapped(self._weight, kwargs))
 
     def _weight(self, value: Any) -> Any:
-        """A weight, aligned; any other value as it is."""
-        if not isinstance(value, nn.Parameter) or not value.data_ptr() % ALIGNMENT:
+        """A weight, aligned and without a gradient; any other value as it is."""
+        if not isinstance(value, nn.Parameter):
             return value
+        # torch multiplies in another order where one factor may need a gradient.
+        if not value.data_ptr() % ALIGNMENT:
+            return value.detach()
         return self._kept(value, lambda weight: weight.detach().clone())
 
     def _kept(self, weight: Any, change: Callable[[Any], Any]) -> Any:
