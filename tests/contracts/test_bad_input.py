@@ -471,6 +471,20 @@ def test_recv_with_nothing_sent_is_refused(make_pool: MakePool) -> None:
         pool.recv(min_slots=1)
 
 
+@pytest.mark.parametrize("bad", [2.0, 2.5, float("inf"), "2"])
+@pytest.mark.parametrize("name", ["min_slots", "max_slots"])
+def test_recv_takes_whole_numbers_of_slots(
+    make_pool: MakePool, name: str, bad: Any
+) -> None:
+    pool = make_pool(Echo, 3)
+    pool.reset()
+    pool.send([0, 0, 0])
+    for more in ({}, {"within": 0.0}):
+        with pytest.raises(OptionError, match=rf"{name}={bad!r}.* needs integers"):
+            pool.recv(**{name: bad}, **more)
+    assert len(pool.recv(min_slots=np.int64(3))) == 3
+
+
 def test_sending_twice_is_refused(make_pool: MakePool) -> None:
     pool = make_pool(Echo, 2)
     pool.send_reset()

@@ -14,6 +14,7 @@ import pytest
 from gymnasium import spaces
 
 from corral import Collector, Decision, Pool, Rollout, Step, run_episodes
+from corral.engine.pool.sites import Sites
 from corral.errors import EnvError, WorkerDied, WorkerHung
 
 FINE, RAISE, KILL, HANG = range(4)
@@ -85,6 +86,84 @@ def collected(pool: Pool, how: int, act_in: str, count: int = 3) -> list[Rollout
         rollouts.append(collector.collect(ROWS))
         policy.weight += 1.0
     return rollouts
+
+
+class Stuck(Saboteur):
+    """Takes for ever to decide the first episode's fourth step, or to be made."""
+
+    def act(self, step: Step, carry: Any, rng: Any) -> Decision:
+        if ((step.seed == self.seed) & (step.obs[:, -1] == 3)).any():
+            time.sleep(3600)
+        return super().act(step, carry, rng)
+
+
+def never_made() -> Any:
+    time.sleep(3600)
+
+
+def test_a_policy_that_hangs_in_a_worker_is_ended_by_the_step_timeout() -> None:
+    policy = Stuck(FINE, first_seed(1))
+    with pool_of(step_timeout=2.0) as pool:
+        collector = Collector(pool, policy, act_in="workers")
+        with pytest.raises(WorkerHung, match="the policy took longer than 2 s") as hung:
+            collector.collect(ROWS)
+    lines = str(hung.value).splitlines()
+    assert any("in act" in line for line in lines)
+    assert not any("rollouts" in line for line in lines if "File" in line)
+    assert "  if it is only slow, allow more time: step_timeout=" in lines
+
+
+@pytest.mark.parametrize("runs", ["rollouts", "episodes"])
+def test_a_worker_whose_policy_hangs_is_replaced(runs: str) -> None:
+    policy = Stuck(FINE, first_seed(1))
+    with pool_of(step_timeout=2.0, on_fault="restart") as pool:
+        if runs == "rollouts":
+            rollout = Collector(pool, policy, act_in="workers").collect(ROWS)
+            assert rollout.valid.all(axis=0).tolist() == [False, False, True, True]
+            faults = list(rollout.faults)
+        else:
+            seeds = [first_seed(1), *range(3)]
+            options = {"max_restarts": 1, "act_in": "workers"}
+            episodes = run_episodes(pool, policy, seeds=seeds, **options)
+            assert episodes[0].failed
+            faults = list(episodes[0].faults)
+        assert {(fault.kind, fault.command) for fault in faults} <= {
+            ("hung", "the policy"),
+            ("shardmate", "the policy"),
+        }
+        assert pool.fault_count == (1 if runs == "rollouts" else 2)
+
+
+def test_a_policy_that_is_never_made_is_ended_by_the_start_timeout() -> None:
+    with pool_of(start_timeout=6.0) as pool:
+        collector = Collector(
+            pool, Saboteur(FINE, 0), act_in="workers", policy_factory=never_made
+        )
+        text = "making the policy took longer than 6 s(?s:.*)time: start_timeout="
+        with pytest.raises(WorkerHung, match=text):
+            collector.collect(ROWS)
+
+
+class Endless(Fragile):
+    def step(self, action: Any) -> Any:
+        return np.zeros(2), 0.0, False, False, {}
+
+
+@pytest.mark.parametrize("backend", ["thread", "process"])
+def test_after_ctrl_c_episodes_are_not_run_to_their_ends(
+    backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy, options = Saboteur(FINE, 0), {"episodes": 3, "act_in": "workers"}
+    with Pool(Endless, 4, backend=backend, workers=2, isolation="shared") as pool:
+        with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+            patched.setattr(Sites, "finish", interrupt)
+            run_episodes(pool, policy, **options)
+        episodes = run_episodes(pool, policy, max_length=5, **options)
+        assert [episode.length for episode in episodes] == [5, 5, 5]
+
+
+def interrupt(*_: Any) -> None:
+    raise KeyboardInterrupt
 
 
 ARRAYS = ("obs", "reward", "terminated", "truncated", "started", "valid", "bootstrap")

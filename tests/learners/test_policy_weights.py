@@ -168,6 +168,8 @@ def test_weights_of_another_net_are_refused_and_change_nothing(kind: str) -> Non
         # torch would repeat one number.
         with pytest.raises(OptionError, match=rf"{last}.* shape \(1,\); .*{shape}"):
             policy.load_weights({**given, last: np.zeros(1, np.float32)})
+        with pytest.raises(OptionError, match="the net has no weight 'more'"):
+            policy.load_weights({**given, "more": np.zeros(1, np.float32)})
         del given[last]
         with pytest.raises(OptionError, match=rf"{last}.* is missing; .*{shape}"):
             policy.load_weights(given)

@@ -54,6 +54,10 @@ class Drift:
         self.weight = weights["weight"].copy()
 
 
+def interrupt(*_: Any) -> None:
+    raise KeyboardInterrupt
+
+
 def drawn_task(slot: int, episode: int, rng: np.random.Generator) -> Any:
     return slot, episode, int(rng.integers(1000))
 
@@ -272,6 +276,21 @@ class Listed(Drift):
         return [self.weight]
 
 
+class Numbered(Drift):
+    def weights(self) -> Any:
+        return {0: self.weight}
+
+
+class NoArray:
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        raise TypeError("got bfloat16")
+
+
+class Odd(Drift):
+    def weights(self) -> Any:
+        return {"layer": NoArray()}
+
+
 class Unread(Drift):
     weights: Any = None
 
@@ -285,9 +304,13 @@ class Unread(Drift):
             Unread(),
             r"Unread has load_weights, but no method weights\(\); return a dict",
         ),
+        (Numbered(), r"weights\(\) has the name 0; names must be text"),
+        (Odd(), r"weights\(\)\['layer'\] is no array \(got bfloat16\); return arrays"),
     ],
 )
-def test_weights_without_names_are_refused(act_in: str, policy: Any, text: str) -> None:
+def test_weights_that_are_no_named_arrays_are_refused(
+    act_in: str, policy: Any, text: str
+) -> None:
     with (
         Pool(cartpole, 2, backend="serial", seed=0) as pool,
         pytest.raises(OptionError, match=text),
@@ -656,8 +679,9 @@ def no_policy() -> Any:
 @pytest.mark.parametrize(
     ("factory", "text"),
     [
-        (no_policy, "FileNotFoundError.*weights.pth"),
+        (no_policy, "FileNotFoundError in making the policy: weights.pth"),
         (dict, "policy_factory returned {}, which has no method act"),
+        (Quiet, "policy_factory returned a policy of type Quiet, .* no method load_w"),
     ],
 )
 def test_a_factory_that_makes_no_policy_is_an_error_of_its_worker(
@@ -669,6 +693,81 @@ def test_a_factory_that_makes_no_policy_is_an_error_of_its_worker(
     with pytest.raises((PolicyError, OptionError), match=rf"worker [01](?s:.*){text}"):
         collector.collect(2)
     assert two_workers.reset() is not None
+
+
+@pytest.mark.parametrize(
+    ("policy", "text"),
+    [
+        (None, r"policy is None; pass an object with a method act\(step"),
+        (Drift, r"policy is the class Drift; pass an object: Drift\(\)"),
+        (interrupt, r"policy is <function interrupt .*; pass an object"),
+    ],
+)
+@pytest.mark.parametrize("act_in", ["caller", "workers"])
+def test_what_is_no_policy_is_refused_at_once(
+    two_workers: Pool, act_in: str, policy: Any, text: str
+) -> None:
+    collector = Collector(two_workers, Drift(), act_in=act_in)
+    for use in (
+        lambda: Collector(two_workers, policy, act_in=act_in),
+        lambda: setattr(collector, "policy", policy),
+        lambda: corral.run_episodes(two_workers, policy, episodes=1, act_in=act_in),
+    ):
+        with pytest.raises(OptionError, match=text):
+            use()
+    assert collector.collect(2).valid.all()
+
+
+class Pairs(gymnasium.Env[Any, Any]):
+    observation_space = spaces.Box(-9, 9, (2,), np.float64)
+    action_space = spaces.Tuple((spaces.Discrete(5), spaces.Discrete(5)))
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        return np.zeros(2), {}
+
+    def step(self, action: Any) -> Any:
+        return np.array(action, np.float64), 0.0, False, False, {}
+
+
+class Pairing(Quiet):
+    def __init__(self, form: Any) -> None:
+        self.form = form
+
+    def act(self, step: Step, carry: Any, rng: Any) -> Decision:
+        return Decision(self.form((1, 2) for _ in range(len(step))))
+
+
+@pytest.mark.parametrize("act_in", ["caller", "workers"])
+def test_actions_of_a_tuple_space_are_read_alike_for_any_number_of_rows(
+    act_in: str,
+) -> None:
+    with Pool(Pairs, 5, backend="process", workers=2, seed=0) as pool:
+        rollout = Collector(pool, Pairing(list), act_in=act_in).collect(1)
+        assert rollout.next_obs.tolist() == [[1, 2]] * 5
+        with pytest.raises(OptionError, match=r"a tuple of [35] was given for a space"):
+            Collector(pool, Pairing(tuple), act_in=act_in).collect(1)
+
+
+class Located(Quiet):
+    """Says where it acts."""
+
+    def act(self, step: Step, carry: Any, rng: Any) -> Decision:
+        here = corral.this_worker()
+        where = np.full(len(step), here.index), np.full(len(step), here.device)
+        return Decision(
+            np.zeros(len(step), int), extras={"index": where[0], "device": where[1]}
+        )
+
+
+@pytest.mark.parametrize("place", PLACES, ids=lambda place: place[0])
+def test_a_policy_beside_the_envs_finds_its_worker(place: tuple[str, int]) -> None:
+    backend, workers = place
+    with Pool(cartpole, 4, backend=backend, workers=workers, devices=["cpu:0"]) as pool:
+        extras = Collector(pool, Located(), act_in="workers").collect(1).extras
+        assert extras["index"].tolist() == [
+            np.repeat(range(workers), 4 // workers).tolist()
+        ]
+        assert extras["device"].tolist() == [["cpu:0"] * 4]
 
 
 def test_a_factory_without_workers_to_act_in_is_refused(two_workers: Pool) -> None:
@@ -712,10 +811,6 @@ def test_after_ctrl_c_a_dropped_collector_leaves_its_pool_usable(
     del collector
     gc.collect()
     assert len(corral.collect(two_workers, Drift(), 3, act_in=act_in)) == 3
-
-
-def interrupt(*_: Any) -> None:
-    raise KeyboardInterrupt
 
 
 def test_a_pool_that_was_stepped_meanwhile_is_refused(two_workers: Pool) -> None:

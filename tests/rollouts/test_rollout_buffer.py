@@ -377,6 +377,9 @@ class Valuing:
     def initial_carry(self, rows: int) -> dict[str, Any]:
         return {"trace": np.zeros((rows, 2))}
 
+    def act(self, *_: Any) -> Any:
+        raise AssertionError("it is asked for values alone")
+
     def value(self, obs: Any, carry: dict[str, Any]) -> Any:
         return 100 * obs[:, 0] + carry["trace"] @ [10, 1]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -36,8 +36,15 @@ def weights_of(module: Any) -> dict[str, NDArray[Any]]:
     return {name: to_array(one) for name, one in module.state_dict().items()}
 
 
-def load_weights(module: Any, weights: Mapping[str, NDArray[Any]]) -> None:
+def load_weights(
+    module: Any, weights: Mapping[str, NDArray[Any]], besides: Iterable[str] = ()
+) -> None:
     """Set the parameters and buffers of a module, in place.
+
+    Args:
+        module: the net.
+        weights: by name.
+        besides: names of what is not the module's.
 
     Raises:
         OptionError: they are those of another net; nothing was set.
@@ -45,17 +52,23 @@ def load_weights(module: Any, weights: Mapping[str, NDArray[Any]]) -> None:
     own = module.state_dict()
     for name, tensor in own.items():
         # torch would fill a larger tensor with copies of a smaller one.
-        shape = weights[name].shape if name in weights else None
-        if shape != tuple(tensor.shape):
+        shape, expected = getattr(weights.get(name), "shape", None), tuple(tensor.shape)
+        if shape != expected:
             found = "is missing" if shape is None else f"has shape {shape}"
-            raise OptionError(
-                f"weight {name!r} {found}; expected {tuple(tensor.shape)}. The weights "
-                "are those of another net: make both policies, or the policy and its "
-                "policy_factory, with the same spaces and settings"
-            )
+            raise _other_net(f"weight {name!r} {found}; expected {expected}")
+    more = sorted(weights.keys() - own.keys() - set(besides))
+    if more:
+        raise _other_net(f"the net has no weight {more[0]!r}")
     with torch.no_grad():
         for name, tensor in own.items():
             tensor.copy_(torch.from_numpy(weights[name]))
+
+
+def _other_net(what: str) -> OptionError:
+    return OptionError(
+        f"{what}. The weights are those of another net: make both policies, or the "
+        "policy and its policy_factory, with the same spaces and settings"
+    )
 
 
 def one_axis(array: NDArray[Any]) -> NDArray[Any]:

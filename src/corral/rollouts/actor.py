@@ -6,14 +6,16 @@ reset where an episode starts.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from corral.core import Decision, Generators, Policy, Step
+from corral.engine.layout.plan import ANSWERING, DECIDING
 from corral.errors import OptionError
 from corral.rollouts import carry as carries
 from corral.rollouts.normalise import ObsNorm
@@ -39,9 +41,12 @@ class Actor:
         norm: ObsNorm | None,
         copies: Sequence[int] | None = None,
         first_number: int = 0,
+        mark: Callable[[int], None] | None = None,
     ) -> None:
         self.norm = norm
         self._slots = slots
+        # Beside the envs: tells the pool, which has a deadline for decisions.
+        self._mark = mark
         # The slots as the policy sees them: beside the envs, those of the whole pool.
         self._numbers = first_number + np.arange(slots)
         self._space = action
@@ -132,7 +137,8 @@ class Actor:
         seen.previous_action = last[0] if space.plain else space.batch(last)
         policy = self.policy if by is None else by
         slots, seen.slots = seen.slots, self._numbers
-        decision = policy.act(seen, self.carry, self._all_slots)
+        act = policy.act if self._mark is None else partial(self._marked, policy)
+        decision = act(seen, self.carry, self._all_slots)
         seen.slots = slots
         if decision.carry is not None or self.carry is not None:
             self._check_carry(decision.carry, self._slots)
@@ -146,16 +152,24 @@ class Actor:
             seen = replace(step, obs=self.norm(step.obs))
         last = [array[slots] for array in self._last]
         seen.previous_action = self._space.batch(last)
-        carry = self.carry_of(rows)
+        carry, policy = self.carry_of(rows), self.policy
         rng = RowGenerators(self._generators, slots)
         seen.slots = self._numbers[slots]
-        decision = self.policy.act(seen, carry, rng)
+        act = policy.act if self._mark is None else partial(self._marked, policy)
+        decision = act(seen, carry, rng)
         seen.slots = slots
         if decision.carry is not None or carry is not None:
             self._check_carry(decision.carry, len(rows))
             self._own_carry()
             carries.write_rows(self.carry, rows, decision.carry)
         return seen, decision
+
+    def _marked(self, policy: Policy, *arguments: Any) -> Decision:
+        assert self._mark is not None
+        self._mark(DECIDING)
+        decision = policy.act(*arguments)
+        self._mark(ANSWERING)
+        return decision
 
     def acted(self, slots: NDArray[np.intp] | None, arrays: list[NDArray[Any]]) -> None:
         """Keep the actions that were sent to these slots, or to all, part by part.
@@ -228,6 +242,20 @@ def values_of(policy: Policy, obs: Any, carry: Any, rows: int) -> NDArray[np.flo
             f"expected {expected}"
         )
     return value
+
+
+def check_policy(policy: Any, factory: Any = None) -> None:
+    """Raise OptionError if this is no policy; None is enough beside a factory."""
+    if policy is None and factory is not None:
+        return
+    if isinstance(policy, type):
+        name = policy.__qualname__
+        raise OptionError(f"policy is the class {name}; pass an object: {name}()")
+    if not callable(getattr(policy, "act", None)):
+        raise OptionError(
+            f"policy is {policy!r:.80}; pass an object with a method "
+            "act(step, carry, rng), see corral.Policy"
+        )
 
 
 def check_pool(thing: Any) -> None:

@@ -19,7 +19,7 @@ from corral.engine.pool import Pool
 from corral.engine.worker.seeds import SeedDomain, episode_seed
 from corral.errors import OptionError, OrderError
 from corral.rollouts import carry as carries
-from corral.rollouts.actor import check_pool, values_of
+from corral.rollouts.actor import check_policy, check_pool, values_of
 from corral.rollouts.filling import Boundary, Filled, Filler
 from corral.rollouts.normalise import ObsNorm, RewardNorm, check_finite
 from corral.rollouts.published_policy import (
@@ -80,6 +80,7 @@ class Collector:
         check_choice("act_in", act_in, ACT_IN)
         act_in = "workers" if isinstance(pool, SiteGroup) else act_in
         check_factory(policy_factory, act_in)
+        check_policy(policy, policy_factory)
         self.pool = pool
         self._act_in = act_in
         # The root of all seeds: the pool's seed when the collector was made.
@@ -118,6 +119,7 @@ class Collector:
     @policy.setter
     def policy(self, policy: Policy) -> None:
         if policy is not self.policy:
+            check_policy(policy, self._published.factory)
             self._published.follow(policy, self._published.factory)
             self._filler.follow(policy)
 

@@ -3,7 +3,7 @@
     next       3             the item that a free slot takes
     running    0 2 1 -       the item of each slot
     faults     0 1 0 0 0     how many faults each item has had
-    stop       0             1 after an error
+    stop       0             1 after an error, or Ctrl-C
 
 It is shared memory. A worker takes items under a lock, which ends with its process, so
 no slot waits while an item is left.
@@ -53,6 +53,10 @@ class Desk:
     def faults(self, number: int) -> int:
         """Number of an item's own faults, as the last worker that ran it knew."""
         return int(self._arrays[FAULTS][number])
+
+    def stop(self) -> None:
+        """End the run in all workers, in the middle of episodes."""
+        self._arrays[STOP][0] = 1
 
     def close(self) -> None:
         """Let go of the memory."""

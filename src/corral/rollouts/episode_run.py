@@ -10,7 +10,7 @@ the next item.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -155,6 +155,7 @@ class EpisodesRun:
         options: EpisodeOptions,
         norm: ObsNorm | None,
         first_number: int = 0,
+        mark: Callable[[int], None] | None = None,
     ) -> None:
         self._obs_space = SpaceParts(pool.spec.observation_space)
         self._action_space = SpaceParts(pool.spec.action_space)
@@ -162,6 +163,7 @@ class EpisodesRun:
         self._actor = Actor(
             *(policy, self._action_space, pool.num_envs, norm),
             first_number=first_number,
+            mark=mark,
         )
         self._trajectories = Trajectories(pool) if options.rows else None
         self._options = options

@@ -19,7 +19,7 @@ from corral.engine.keywords import check_choice, check_count, checked_keywords
 from corral.engine.pool import Pool
 from corral.engine.worker.seeds import SeedDomain, copy_seed, episode_seed
 from corral.errors import CorralError, OptionError
-from corral.rollouts.actor import check_pool
+from corral.rollouts.actor import check_policy, check_pool
 from corral.rollouts.episode_run import (
     Episode,
     EpisodeItem,
@@ -88,10 +88,8 @@ def run_episodes(
     pool = pool if cluster is None else cluster
     check_pool(pool)
     assert pool is not None, "it was checked"
-    if policy is None:
-        raise OptionError(
-            "policy is missing; pass an object with act (see corral.Policy)"
-        )
+    check_policy(policy)
+    assert policy is not None, "it was checked"
     check_count("max_restarts", max_restarts, least=0)
     check_count("repeat", repeat)
     check_choice("act_in", act_in, ACT_IN)

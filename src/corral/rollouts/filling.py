@@ -85,6 +85,7 @@ class Filler:
             call, which is quicker than sending and receiving.
         first_number: of slot 0, as the policy sees it, where the pool is a part of
             another.
+        mark: as for `Actor`.
     """
 
     def __init__(
@@ -94,6 +95,7 @@ class Filler:
         obs_norm: ObsNorm | None,
         inline: bool = False,
         first_number: int = 0,
+        mark: Callable[[int], None] | None = None,
     ) -> None:
         self.pool = pool
         self._obs_space = SpaceParts(pool.spec.observation_space)
@@ -105,7 +107,7 @@ class Filler:
         self._first_number = first_number
         self._actor = Actor(
             *(policy, self._action_space, self._slots, obs_norm),
-            *(pool.copies, first_number),
+            *(pool.copies, first_number, mark),
         )
         self._seeds = [-1] * self._slots
         # The step that the next row starts from.

@@ -109,6 +109,17 @@ def check_factory(factory: PolicyFactory | None, act_in: str) -> None:
         )
 
 
+def check_loads(made: Any) -> None:
+    """Refuse a copy from a factory that would stay as it was made."""
+    if not has_weights(made):
+        kind = type(made).__qualname__
+        raise OptionError(
+            f"policy_factory returned a policy of type {kind}, which has no method "
+            "load_weights, but the caller's policy has: the weights of this copy would "
+            "stay as they were made; let the factory make a policy of the same type"
+        )
+
+
 class PublishedPolicy:
     """A policy and the versions of its weights.
 

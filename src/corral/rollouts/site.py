@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corral.engine.faults.advice import POLICY
+from corral.engine.layout.plan import ANSWERING, CONSTRUCTING
 from corral.engine.pool import Pool
 from corral.engine.pool.sites import Sites
 from corral.engine.transport.segment import SegmentAddress, open_segment
@@ -35,7 +36,7 @@ from corral.rollouts.episode_run import (
 from corral.rollouts.filling import Boundary, Filler
 from corral.rollouts.normalise import ObsNorm
 from corral.rollouts.packed_ends import PackedEnds, pack_ends
-from corral.rollouts.published_policy import Orders
+from corral.rollouts.published_policy import Orders, check_loads
 from corral.rollouts.space_rows import SpaceParts
 
 Arrays = dict[str, NDArray[Any]]
@@ -97,6 +98,10 @@ class PolicySite:
         # In a cluster, the whole pool is a part of it.
         before = pool._assignment.options.first_slot * rows
         self._first_number = before + self._slots.start
+        executor: Any = pool._executor  # it runs the envs here
+        self._mark = executor.mark
+        limited = pool._assignment.step_timeout is not None
+        self._decision_mark = self._mark if limited else None
         self._space = SpaceParts(self._pool.spec.observation_space)
         self._number = self._edition = self._version = -1
         self._reader = WeightsReader()
@@ -111,10 +116,13 @@ class PolicySite:
     def _obey(self, orders: Orders) -> None:
         """Act with this policy, with these weights, from now on."""
         if orders.policy.edition != self._edition:
+            self._mark(CONSTRUCTING)  # `start_timeout` is for envs and policies
             self._policy = orders.policy.open()
+            self._mark(ANSWERING)
             self._edition, self._version = orders.policy.edition, -1
         weights = orders.weights
         if weights is not None and weights.version != self._version:
+            check_loads(self._policy)
             self._policy.load_weights(self._reader.load(weights))
             self._version = weights.version
         if orders.norm is None:
@@ -132,6 +140,7 @@ class PolicySite:
                 *(self._pool, self._policy, self._norm),
                 inline=True,
                 first_number=self._first_number,
+                mark=self._decision_mark,
             )
         elif orders.policy.number != self._number:
             self._filler.follow(self._policy)
@@ -214,6 +223,7 @@ class PolicySite:
                 run = EpisodesRun(
                     *(self._pool, self._policy, left, options, self._norm),
                     first_number=self._first_number,
+                    mark=self._decision_mark,
                 )
                 self._finished = run.done
                 while self._pool.waiting and not left.stopped:

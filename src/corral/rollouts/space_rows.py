@@ -26,6 +26,7 @@ from corral.engine.layout.composite import CompositeCodec, PackedCodec
 from corral.engine.layout.infos import Infos
 from corral.engine.layout.leaves import ArrayCodec
 from corral.engine.layout.plan import SCALAR_FIELDS
+from corral.errors import OptionError
 
 Array = NDArray[Any]
 # An index: a row for all slots, or (row or rows, slots) for some.
@@ -226,6 +227,13 @@ def _join(
 def _split(codec: Codec, batch: Any, count: int) -> Iterator[Array]:
     if isinstance(codec, CompositeCodec):
         batched = codec.is_batched(batch)
+        if not batched and isinstance(batch, tuple) and codec.native is tuple:
+            # With as many rows as parts it would be read as a batch.
+            raise OptionError(
+                f"a tuple of {len(batch)} was given for a space with "
+                f"{len(codec.parts)} parts; return a tuple with an array for each "
+                "part, or a list with an action for each row"
+            )
         for part in codec.parts:
             key = part.key
             values = batch[key] if batched else [value[key] for value in batch]

@@ -89,6 +89,9 @@ def run_at_sites(
         except CorralError as error:
             error.episodes = tuple(_finished(sites, done))
             raise
+        except BaseException:  # Ctrl-C; workers may be at work for long
+            desk.stop()
+            raise
         finally:
             desk.close()
         for one in found:

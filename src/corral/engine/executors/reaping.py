@@ -35,6 +35,7 @@ COMMAND_NAMES = {
     plan.CONSTRUCTING: "construct",
     plan.ANSWERING: "call",
     plan.CLOSING: "close",
+    plan.DECIDING: "decide",
 }
 
 
@@ -66,6 +67,7 @@ class WorkerHealth:
             plan.RESETTING: assignment.reset_timeout,
             plan.CONSTRUCTING: assignment.start_timeout,
             plan.ANSWERING: assignment.item_timeout,
+            plan.DECIDING: assignment.step_timeout,
         }
 
     def watch(self, shards: list[range]) -> None:

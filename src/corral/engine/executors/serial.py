@@ -8,8 +8,8 @@ once is run at once, which is quicker, unless there is a deadline.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, NoReturn
 
 import numpy as np
@@ -169,6 +169,19 @@ class SerialExecutor(Executor):
                 self._raise_ended()
         finally:
             self._leave(outside)
+
+    @contextmanager
+    def as_worker(self) -> Iterator[Worker]:
+        """The caller is in the worker until the end of the block."""
+        outside, here.context = here.context, self._worker.context
+        try:
+            yield self._worker
+        finally:
+            here.context = outside
+
+    def mark(self, command: int) -> None:
+        """Let the parent see what a site beside the envs does, from now on."""
+        self._worker.mark(command)
 
     def _enter(self) -> WorkerContext | None:
         """Be the worker from here on; the caller's thread may be another pool's."""

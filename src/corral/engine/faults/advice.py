@@ -54,7 +54,14 @@ _MAP_BY_TRANSFER = {
 }
 # The command of a fault whose policy raised, in a worker.
 POLICY = "the policy"
-_TIMEOUTS = dict(construct="start_timeout", reset="reset_timeout", map="item_timeout")
+# The same while a worker makes its copy, by unpickling or by `policy_factory`.
+MAKING_POLICY = f"making {POLICY}"
+_TIMEOUTS = {
+    "construct": "start_timeout",
+    MAKING_POLICY: "start_timeout",
+    "reset": "reset_timeout",
+    "map": "item_timeout",
+}
 
 
 def _option(in_python: bool, name: str, value: Any = None) -> str:
@@ -147,6 +154,8 @@ def _by_kind(fault: Fault, in_python: bool) -> str:
         return "if it happens often, give each slot its own worker: {alone}"
     if fault.item is not None:
         return "debug it: call the function with that item yourself"
+    if fault.command == MAKING_POLICY:
+        return "debug it: call policy_factory, or pickle.loads(pickle.dumps(policy))"
     if fault.command == POLICY:
         return f"debug it in your own process: {_option(in_python, 'act_in', 'caller')}"
     starting = fault.kind == "start" or fault.command == "construct"

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 import corral.errors as errors
-from corral.engine.faults.advice import POLICY, advice_for
+from corral.engine.faults.advice import MAKING_POLICY, POLICY, advice_for
 from corral.errors import CorralError, Fault, FaultError, UsageError
 
 _CAUSES = {
@@ -68,7 +68,7 @@ def error_for(fault: Fault, syntax: str | None = "python") -> CorralError:
         made: CorralError = type(error)(message)
         made.fault = fault
     else:
-        by_policy = fault.kind == "raised" and fault.command == POLICY
+        by_policy = fault.kind == "raised" and fault.command in (POLICY, MAKING_POLICY)
         kind = errors.PolicyError if by_policy else _KINDS[fault.kind]
         kind = errors.ItemError if in_item else kind
         made = kind(message, fault)
@@ -164,8 +164,11 @@ def _users_part(stack: str) -> str:
     return "\n".join(kept if any("File " in line for line in kept) else lines)
 
 
-# Where frames of a worker begin that are not the env's.
-_OWN_FRAMES = (f'File "{Path(__file__).parents[1]}', 'File "<string>"')
+# Where frames of a worker begin that are neither the env's nor the policy's.
+_OWN_FRAMES = (
+    *(f'File "{Path(__file__).parents[2] / room}' for room in ("engine", "rollouts")),
+    'File "<string>"',
+)
 
 
 def _tail(text: str, lines: int = MAX_LINES) -> str:

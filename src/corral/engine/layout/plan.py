@@ -56,14 +56,14 @@ SCALAR_FIELDS = ("reward", *_FLAGS, "episode_return", "episode_length", "seed")
 
 # The words of a worker's line of vitals, which its parent reads.
 # Seconds spent on commands; when its current command began, by time.perf_counter, 0
-# while it waits; READING, STEPPING, RESETTING, CONSTRUCTING, ANSWERING or CLOSING; when
-# it ended to be replaced, BEFORE_RESET, AFTER_STEP or AFTER_SITE_CALL, 0 if it did not;
-# the slot it is at, counted from its shard's first, NO_SLOT between two; 1 from the
-# beginning of a site's call until its parent has the reply.
+# while it waits; READING, STEPPING, RESETTING, CONSTRUCTING, ANSWERING, CLOSING or
+# DECIDING; when it ended to be replaced, BEFORE_RESET, AFTER_STEP or AFTER_SITE_CALL,
+# 0 if it did not; the slot it is at, counted from its shard's first, NO_SLOT between
+# two; 1 from the beginning of a site's call until its parent has the reply.
 BUSY_SECONDS, BUSY_SINCE, CURRENT_COMMAND, RETIREMENT_STAGE, CURRENT_SLOT = range(5)
 SITE_CALLED = 5
 NO_SLOT = -1
-READING, STEPPING, RESETTING, CONSTRUCTING, ANSWERING, CLOSING = range(6)
+READING, STEPPING, RESETTING, CONSTRUCTING, ANSWERING, CLOSING, DECIDING = range(7)
 BEFORE_RESET, AFTER_STEP, AFTER_SITE_CALL = 1, 2, 3
 
 # A worker's stop word: it is asked to end; it has ended its own children, which is the

@@ -51,6 +51,7 @@ class LocalSetup:
             check_actions=pool.check_actions,
             infos=pool._assignment.options.infos,
             batched=pool._assignment.options.batched,
+            step_timeout=pool._assignment.step_timeout,
         )
         api = pool._api
         return cls(options, api.wants_reset, api.empty_finals, pool.spec, pool.layout)
@@ -65,6 +66,7 @@ class LocalPool:
             factories=[_no_factory] * count,
             shards=[range(count)],
             options=worker.job.options,
+            step_timeout=setup.options.step_timeout,
         )
         self._shard = worker.shard
         self._executor = LocalExecutor(worker, assignment)
@@ -169,6 +171,11 @@ class SiteCall:
         """How a fault names it."""
         return self.name or f"site.{self.method or 'build'}"
 
+    @property
+    def making(self) -> str:
+        """The same while it makes what the site needs."""
+        return f"making {self.command}"
+
     def __call__(self, worker: Worker) -> SiteReply:
         """Answer it, in the worker."""
         values: list[Any] = []
@@ -180,7 +187,8 @@ class SiteCall:
         except WorkerRetired:
             raise
         except BaseException as error:
-            faults = faults_of(error, self.command, worker.job.worker)
+            command = self.making if worker.constructs else self.command
+            faults = faults_of(error, command, worker.job.worker)
         return self._reply(worker, values, faults, before)
 
     def _answer(self, worker: Worker) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import fields
+from operator import index
 from threading import get_ident
 from time import perf_counter
 from typing import Any
@@ -87,9 +88,11 @@ class Pool(WorkersOwner):
             for the CUDA devices that are there, or else the CPU.
         copy: whether `recv` returns copies by default, or views into the block.
         debug: raise when a view is kept longer than it lives.
-        start_timeout: seconds allowed for a worker process to build its envs.
+        start_timeout: seconds allowed for a worker process to build its envs, or to
+            make a policy that acts beside them.
         reset_timeout: seconds allowed for one reset.
-        step_timeout: seconds allowed for one step. All three need processes.
+        step_timeout: seconds allowed for one step, or for one decision of a policy in
+            a worker. All three need processes.
         on_fault: "raise", or "restart" the env or worker that failed and continue;
             needs processes.
         on_timeout: the same for a worker that is late (default: as `on_fault`).
@@ -438,8 +441,13 @@ class Pool(WorkersOwner):
     ) -> Chosen:
         """Wait until `low` slots are ready; return at most `high`, the oldest."""
         state = self._state
-        high = state.waiting if high is None else high
-        low = min(high, state.waiting) if low is None else low
+        try:
+            high = state.waiting if high is None else index(high)
+            low = min(high, state.waiting) if low is None else index(low)
+        except TypeError:
+            raise OptionError(
+                f"recv(min_slots={low!r}, max_slots={high!r}) needs integers"
+            ) from None
         if not 1 <= low <= min(high, state.waiting):
             raise OptionError(
                 f"recv(min_slots={low}, max_slots={high}) needs 1 <= min_slots <= "

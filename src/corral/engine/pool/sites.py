@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from corral.engine.faults.report import error_for, one_error_for
-from corral.engine.layout.plan import BEGIN_TICKET, SITE_CALLED, TICKET_MASK
+from corral.engine.layout.plan import ANSWERING, BEGIN_TICKET, SITE_CALLED, TICKET_MASK
 from corral.engine.pool.local import Build, LocalSetup, SiteCall, SiteReply, faults_of
 from corral.engine.pool.pool import Pool
 from corral.engine.pool.state import ACTING, OPEN, SENDING, Lifecycle
@@ -209,7 +209,9 @@ class Sites:
         begun = self._executor.control.episode[part, BEGIN_TICKET] > 0
         state.catch_up(state.done[part].astype(np.int64), begun, shard.start)
         if fault.slot is None:
-            lost = error_for(replace(fault, command=call.command))
+            making = fault.command == "construct"
+            command = call.making if making else call.command
+            lost = error_for(replace(fault, command=command))
             assert isinstance(lost, FaultError)
             self._results[worker] = dispatcher.recover(lost)
         else:
@@ -319,16 +321,20 @@ class Sites:
         """Under `serial`, the site steps the pool itself."""
         (call,) = self._pending.values()
         self._lifecycle.state = OPEN
-        try:
-            if call.method is None:
-                self._site = self._build(self._pool)
-                self._results[0] = None
-            else:
-                self._results[0] = getattr(self._site, call.method)(*call.arguments)
-            self._pool.drain()
-        except CorralError:
-            raise
-        except Exception as error:
-            self._faults[0] = faults_of(error, call.command, 0)
-        finally:
-            self._pending.clear()
+        executor: Any = self._executor
+        with executor.as_worker() as worker:
+            worker.mark(ANSWERING)
+            try:
+                if call.method is None:
+                    self._site = self._build(self._pool)
+                    self._results[0] = None
+                else:
+                    self._results[0] = getattr(self._site, call.method)(*call.arguments)
+                self._pool.drain()
+            except CorralError:
+                raise
+            except Exception as error:
+                command = call.making if worker.constructs else call.command
+                self._faults[0] = faults_of(error, command, 0)
+            finally:
+                self._pending.clear()

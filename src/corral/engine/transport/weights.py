@@ -61,7 +61,7 @@ class SharedWeights:
         Raises:
             OptionError: they have other names, shapes or dtypes than before.
         """
-        values = {name: np.asarray(array) for name, array in weights.items()}
+        values = {name: _array(name, array) for name, array in weights.items()}
         if self._segment is None:
             self._open(values)
         check_weights(values, self._shapes)
@@ -79,11 +79,6 @@ class SharedWeights:
         return version
 
     def _open(self, values: Arrays) -> None:
-        for name, array in values.items():
-            if array.dtype.hasobject:
-                raise OptionError(
-                    f"weights()[{name!r}] has dtype object; return arrays of numbers"
-                )
         self._shapes = {name: (one.shape, one.dtype) for name, one in values.items()}
         sides = {
             f"{side}/{name}": shape
@@ -155,6 +150,24 @@ def weights_of(policy: Any) -> GivenWeights:
         kind = type(found).__qualname__
         raise OptionError(f"{who}.weights() returned a value of type {kind}; {wanted}")
     return found
+
+
+def _array(name: Any, value: Any) -> NDArray[Any]:
+    """One of the weights as an array; raises OptionError if it is none."""
+    if not isinstance(name, str):
+        raise OptionError(f"weights() has the name {name!r}; names must be text")
+    try:
+        array = np.asarray(value)
+    except (RuntimeError, TypeError, ValueError) as error:
+        raise OptionError(
+            f"weights()[{name!r}] is no array ({error}); return arrays, such as "
+            "tensor.detach().cpu().numpy()"
+        ) from error
+    if array.dtype.hasobject:
+        raise OptionError(
+            f"weights()[{name!r}] has dtype object; return arrays of numbers"
+        )
+    return array
 
 
 def _equal(one: NDArray[Any], other: NDArray[Any]) -> bool:

@@ -174,14 +174,19 @@ class Worker:
             self._vitals[plan.CURRENT_COMMAND] = plan.READING
             message = self.endpoint.fetch()
             if type(message) is Ask:  # nothing else takes time, or has no deadline
-                self._mark(plan.ANSWERING)
+                self.mark(plan.ANSWERING)
             self.read(message)
-            self._mark(plan.STEPPING)
+            self.mark(plan.STEPPING)
 
-    def _mark(self, command: int) -> None:
+    def mark(self, command: int) -> None:
         """Let the parent see what this worker does, from now on."""
         self._vitals[plan.BUSY_SINCE] = time.perf_counter()
         self._vitals[plan.CURRENT_COMMAND] = command
+
+    @property
+    def constructs(self) -> bool:
+        """Whether it was marked last with CONSTRUCTING."""
+        return bool(self._vitals[plan.CURRENT_COMMAND] == plan.CONSTRUCTING)
 
     # Messages -------------------------------------------------------------------------
 
@@ -207,7 +212,7 @@ class Worker:
             case Ask():
                 reply = self.answer(message)
                 # Before the caller has the reply, and may want a step in time.
-                self._mark(plan.STEPPING)
+                self.mark(plan.STEPPING)
                 self.endpoint.send(reply)
                 if message.verb in ("run", "site") and self.endpoint.ring is not None:
                     self.endpoint.ring(reply.rings)  # announced like slots

@@ -96,7 +96,7 @@ class ActorPolicy(PolicyVariants):
 
     def load_weights(self, weights: Mapping[str, NDArray[Any]]) -> None:
         """Set what `weights` returned."""
-        load_weights(self.actor, weights)
+        load_weights(self.actor, weights, besides=[RANDOM])
         self.random = bool(weights[RANDOM])
 
     def on(self, device: str) -> ActorPolicy:

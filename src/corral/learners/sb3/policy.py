@@ -162,8 +162,10 @@ class SB3Policy(PolicyVariants):
 
     def load_weights(self, weights: Mapping[str, NDArray[Any]]) -> None:
         """Set what `weights` returned."""
-        load_weights(self._predictor.policy, weights)
-        for name, one in self._predictor.scales.moments():
+        moments = list(self._predictor.scales.moments())
+        besides = [f"{name}/{part}" for name, _ in moments for part in ("mean", "var")]
+        load_weights(self._predictor.policy, weights, besides)
+        for name, one in moments:
             one.mean = weights[f"{name}/mean"].copy()
             one.var = weights[f"{name}/var"].copy()
 
