@@ -51,6 +51,7 @@ def test_numbers_do_not_depend_on_the_place_nor_on_the_workers(capsys):
         ({"act_in": "workers", "mode": "two_groups"}, "set mode: sync, or act_in: c"),
         ({"act_in": "workers", "learner": "sb3_ppo"}, "sb3_ppo collects by itself"),
         ({"act_in": "worker"}, "act_in"),
+        ({"act_in": "auto", "devices": ["cuda:77"]}, "devices has cuda:77, but"),
     ],
 )
 def test_settings_without_a_meaning_are_refused(settings, words):

@@ -47,7 +47,7 @@ def devices_for(asked: Sequence[str], must_exist: bool = True) -> tuple[str, ...
         if absent:
             raise OptionError(
                 f"devices has {', '.join(absent)}, but {_described(count)}; "
-                'devices="auto" takes those that are there, or else the CPU'
+                "auto takes those that are there, or else the CPU"
             )
     return tuple(asked)
 

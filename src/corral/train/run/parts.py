@@ -21,6 +21,7 @@ import numpy as np
 from corral.core import EnvSpec, Factory
 from corral.engine.adapters.batched import STEP_MASK_KEY
 from corral.engine.adapters.env_names import is_registered, resolve_env
+from corral.engine.executors.devices import devices_for
 from corral.engine.pool import Pool, PoolOptions
 from corral.engine.worker.seeds import EvaluationSeed, episode_seed
 from corral.errors import OptionError, requires
@@ -251,6 +252,8 @@ def build(config: RunConfig, opener: OpenPool | None = None, **options: Any) -> 
         check_display("env_kwargs.render_mode: human", instead=way)
     torch.set_num_threads(config.threads)
     device = device_for(config.device)
+    if config.act_in != "caller" and config.cluster is None:
+        devices_for(config.devices)  # copies of the policy act there
     with ExitStack() as on_error:
         if config.cluster is not None:
             opener = _cluster_opener(config, opener)
