@@ -309,6 +309,14 @@ def test_a_fault_can_be_copied_with_what_holds_it() -> None:
     assert copied.episode.kit is fault.episode.kit
 
 
+def test_draining_raises_that_a_worker_has_died() -> None:
+    with pool_of("step", kill) as pool:
+        pool.reset()
+        pool.send([FINE, FAIL])
+        with pytest.raises(WorkerDied, match="ended by SIGKILL"):
+            pool.drain()
+
+
 # Words --------------------------------------------------------------------------------
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import fields
 from threading import get_ident
 from time import perf_counter
@@ -39,6 +38,7 @@ from corral.engine.pool.receive import Receiver, StaleViews
 from corral.engine.pool.recovery import Recovery
 from corral.engine.pool.state import (
     ACTING,
+    BROKEN,
     OPEN,
     Chosen,
     Lifecycle,
@@ -49,7 +49,7 @@ from corral.engine.pool.state import (
 )
 from corral.engine.pool.stats import Stats, stats_of
 from corral.engine.worker.autoreset import SAME_STEP
-from corral.errors import EnvError, Fault, OptionError, OrderError, SpaceMismatch
+from corral.errors import CorralError, Fault, OptionError, OrderError, SpaceMismatch
 
 
 class Pool(WorkersOwner):
@@ -392,8 +392,12 @@ class Pool(WorkersOwner):
 
         Raises:
             EnvError: an env raised; `error.step` has the results of the other slots.
+            SpaceMismatch, EpisodeOver: the same for an env that returned what does not
+                fit its spaces, and for a step after the end with autoreset="off".
             WorkerDied, WorkerHung: the pool can only be closed; `error.step` has the
                 results that were there.
+            TimeoutError: `timeout` has passed.
+            OrderError: nothing was sent.
         """
         life, state = self._lifecycle, self._state
         if life.state != OPEN or get_ident() != life.owner:
@@ -492,16 +496,23 @@ class Pool(WorkersOwner):
         return chosen
 
     def drain(self) -> None:
-        """Wait for every pending result, and drop it; errors of envs are not raised.
+        """Wait for every pending result, and drop it; faults of envs are not raised.
 
         Also for policies in workers that Ctrl-C has left at work.
+
+        Raises:
+            WorkerDied, WorkerHung: the pool can only be closed.
         """
         life = self._lifecycle
         if life.state == ACTING and life.drain_sites is not None:
             life.drain_sites()
         while self.waiting:
-            with suppress(EnvError):  # its slot needs a reset next
+            try:
                 self.recv(copy=False)
+            except CorralError as error:
+                # A slot with a fault needs a reset next; a broken pool has no next.
+                if error.fault is None or life.state == BROKEN:
+                    raise
 
     def observe(self) -> Any:
         """The latest observation of every slot, copied."""
