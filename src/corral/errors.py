@@ -222,6 +222,8 @@ class Fault:
         others: (died) Number of other slots of its worker, which are lost with it.
         node: (cluster) The machine's name or address.
         site: (cluster) The number of the site on it.
+        by_env: Whether the env itself raised an error of Corral's, such as one of a
+            pool that it has inside.
     """
 
     kind: str
@@ -254,6 +256,7 @@ class Fault:
     others: int = 0
     node: str | None = None
     site: int | None = None
+    by_env: bool = False
     # A new field goes here, with a default: saved faults hold values in this order.
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -31,6 +31,7 @@ from faulty_env import (
 )
 
 import corral
+from corral.api.gymnasium.errors import CallPending
 from corral.engine.faults.report import error_for
 from corral.errors import (
     CorralError,
@@ -315,6 +316,75 @@ def test_draining_raises_that_a_worker_has_died() -> None:
         pool.send([FINE, FAIL])
         with pytest.raises(WorkerDied, match="ended by SIGKILL"):
             pool.drain()
+
+
+def busy() -> None:
+    raise CallPending("inner env busy", "step")
+
+
+def closed_inside() -> None:
+    pool = corral.Pool("CartPole-v1", backend="serial")
+    pool.close()
+    pool.reset()
+
+
+def unfit_inside() -> None:
+    with corral.Pool("CartPole-v1", 2, backend="serial") as pool:
+        pool.reset()
+        pool.step(np.zeros((2, 3)))
+
+
+def unfit_by_hand() -> None:
+    raise SpaceMismatch("the map has another shape")
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("at", ["reset", "step", "call"])
+@pytest.mark.parametrize(
+    ("deed", "name"),
+    [
+        (busy, "CallPending"),
+        (closed_inside, "ClosedError"),
+        (unfit_inside, "SpaceMismatch"),
+        (unfit_by_hand, "SpaceMismatch"),
+    ],
+)
+def test_errors_of_corral_that_an_env_raises_are_the_envs_own(
+    deed: Callable[[], Any], name: str, at: str, backend: str
+) -> None:
+    workers = None if backend == "serial" else 1
+    with pool_of(at, deed, backend=backend, workers=workers) as pool:
+        pool.reset()
+        with pytest.raises(EnvError, match=f"^slot 1, .*: {name} in {at}: ") as caught:
+            if at == "reset":
+                pool.reset(seeds=[1, 2], options={"fail": True})
+            elif at == "step":
+                pool.step([FINE, FAIL])
+            else:
+                pool.call("method")
+        assert caught.value.fault.error_type == name
+        assert pool.reset().started.all()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_one_that_takes_other_arguments_is_a_start_error_in_a_factory(
+    backend: str,
+) -> None:
+    with pytest.raises(StartError, match="CallPending: inner env busy"):
+        pool_of(
+            "construct",
+            busy,
+            backend=backend,
+            workers=None if backend == "serial" else 1,
+        )
+
+
+def test_an_env_that_raises_one_is_built_again() -> None:
+    with pool_of("step", busy, on_fault="restart") as pool:
+        pool.reset()
+        step = pool.step([FINE, FAIL])
+        assert step.truncated.tolist() == [False, True]
+        assert [fault.error_type for fault in pool.faults] == ["CallPending"]
 
 
 # Words --------------------------------------------------------------------------------

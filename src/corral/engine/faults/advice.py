@@ -57,6 +57,18 @@ POLICY = "the policy"
 _TIMEOUTS = dict(construct="start_timeout", reset="reset_timeout", map="item_timeout")
 
 
+def mistake_in(fault: Fault) -> UsageError | None:
+    """The error by which Corral refused a value or a call for this pool, if it did.
+
+    Other errors of Corral's belong to the env or function that raised them: those of a
+    pool that an env has inside, and classes that are not in `corral.errors`.
+    """
+    error = fault.exception
+    if not isinstance(error, UsageError) or fault.by_env:
+        return None
+    return error if type(error).__module__ == UsageError.__module__ else None
+
+
 def _option(in_python: bool, name: str, value: Any = None) -> str:
     """An option with a value; without one, what comes after its name is left."""
     if not in_python:
@@ -87,7 +99,7 @@ def advice_for(fault: Fault, syntax: str = "python") -> Iterator[str]:
     if in_python and fault.kind in ("died", "hung") and in_pool:
         yield "close the pool"
     alone = _option(in_python, "isolation", "slot")
-    if not isinstance(fault.exception, UsageError):  # which says so itself
+    if mistake_in(fault) is None:  # which says so itself
         by_transfer = _BY_TRANSFER | (_MAP_BY_TRANSFER if _in_map(fault) else {})
         line = by_transfer.get(fault.command) or _by_kind(fault, in_python)
         if line:
@@ -127,7 +139,7 @@ def _continuing(fault: Fault) -> Iterator[str]:
 
 def helped_by_restarts(fault: Fault) -> bool:
     """Whether another env, or another worker, in its place may do better."""
-    if isinstance(fault.exception, UsageError):
+    if mistake_in(fault) is not None:
         return False  # it would return the same: the env has to be changed
     kinds = ("raised", "died", "hung")
     return fault.kind in kinds and fault.command in ("step", "reset")

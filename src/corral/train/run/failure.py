@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from corral.engine.faults.advice import helped_by_restarts
+from corral.engine.faults.advice import helped_by_restarts, mistake_in
 from corral.engine.faults.code_location import location_of_error
 from corral.engine.faults.report import message_for
 from corral.errors import (
@@ -26,7 +26,6 @@ from corral.errors import (
     Fault,
     OptionError,
     TrainingDiverged,
-    UsageError,
     WriteFailed,
 )
 from corral.learners.registry import learner_class
@@ -115,7 +114,7 @@ class RunFailure:
             return {"start_timeout": LIMIT_FACTOR * allowed}, ""
         if fault.kind == "node":
             return {"cluster.on_node_loss": "restart"}, ""
-        if isinstance(fault.exception, UsageError):
+        if mistake_in(fault) is not None:
             return {}, "Change the env as the message says"
         if helped_by_restarts(fault) and config.on_fault == "raise":
             # Restarts need processes.
