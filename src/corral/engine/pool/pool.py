@@ -18,7 +18,7 @@ from corral.engine.executors.assign import Placement
 from corral.engine.executors.contract import Assignment, closed_on_error
 from corral.engine.faults.process_usage import run_delay
 from corral.engine.faults.restart_limits import RestartBudget
-from corral.engine.keywords import checked_keywords, is_number
+from corral.engine.keywords import check_callable, checked_keywords, is_number
 from corral.engine.layout.columns import Columns
 from corral.engine.pool.actions import Actions
 from corral.engine.pool.dispatch import Dispatcher, Payload, Question
@@ -26,6 +26,7 @@ from corral.engine.pool.fault_details import FaultDetails
 from corral.engine.pool.inbox import Inbox
 from corral.engine.pool.opening import OpenWorkers, open_workers
 from corral.engine.pool.options import (
+    TASK_SIGNATURE,
     ApiOptions,
     BatchedEnvs,
     PoolOptions,
@@ -710,6 +711,7 @@ class Pool(WorkersOwner):
                 "sample_task cannot be replaced while results are pending: call recv "
                 "or drain() first"
             )
+        check_callable("sample_task", sample_task, TASK_SIGNATURE)
         self._assignment.options.sample_task = sample_task
         self._dispatcher.new_sample_task(sample_task)
 

@@ -276,7 +276,9 @@ class ShardRows:
             restarts=0 if budget is None else budget.count(self.slots[index]),
             by_env=isinstance(error, UsageError) and is_raised_by_env(error),
         )
-        if isinstance(error, SpaceMismatch) and not fault.by_env:  # raised here: say where it came from
+        if (
+            isinstance(error, SpaceMismatch) and not fault.by_env
+        ):  # raised here: say where it came from
             came = defined_at(self.envs.adapters[index], command)
             fault = replace(fault, traceback=f"{fault.traceback or ''}{came}")
         return fault
