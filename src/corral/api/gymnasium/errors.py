@@ -14,7 +14,7 @@ from gymnasium.error import (
     NoAsyncCallError,
 )
 
-from corral.engine.faults.report import one_error_for
+from corral.engine.faults.report import message_for, one_error_for
 from corral.errors import (
     ClosedError,
     CorralError,
@@ -61,6 +61,7 @@ def raise_env_exception(error: CorralError) -> NoReturn:
     # Under serial the env's exception is our cause already: avoid a circle.
     if error.__cause__ is own:
         error.__cause__ = None
+    error.args = (message_for(error.fault, "cause"),)
     raise own from error
 
 

@@ -62,7 +62,9 @@ class RunFailure:
         if isinstance(fault, Fault):
             # It may be part of more; the rest stays.
             syntax = "yaml" if self.command else "python"
-            text = text.replace(message_for(fault), message_for(fault, syntax))
+            for written in ("python", "cause"):
+                said = message_for(fault, written)
+                text = text.replace(said, message_for(fault, syntax))
         elif not isinstance(error, CorralError):
             text = f"{type(error).__name__}: {error}"
         first, *rest = text.rstrip().splitlines() or [""]
