@@ -50,7 +50,7 @@ class CorralError(Exception):
     Attributes:
         fault: What failed in an env or a worker, if that is the cause.
         faults: All faults, where several slots of one batch failed; `fault` is the
-            first.
+            first. Where a worker has ended: those that were known by then.
         step: The Step of the slots of the batch without a fault; None if there are
             none.
         episodes: (run_episodes, evaluate) The episodes that were finished by then.

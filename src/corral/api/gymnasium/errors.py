@@ -56,7 +56,7 @@ class ActionTypeError(SpaceMismatch, TypeError):
 def raise_env_exception(error: CorralError) -> NoReturn:
     """Raise the env's own exception with ours as its cause; ours if it has none."""
     own = error.fault.exception if isinstance(error, (EnvError, StartError)) else None
-    if own is None:
+    if own is None or error.fault is None:
         raise error from error.__cause__
     # Under serial the env's exception is our cause already: avoid a circle.
     if error.__cause__ is own:
