@@ -26,7 +26,6 @@ from typing import Any
 
 import numpy as np
 
-
 # No slot, item or episode has so high a number.
 _BEYOND_NUMBERS = 1 << 62
 
