@@ -50,7 +50,7 @@ class CorralError(Exception):
     Attributes:
         fault: What failed in an env or a worker, if that is the cause.
         faults: All faults, where several slots of one batch failed; `fault` is the
-            first.
+            first. Where a worker has ended: those that were known by then.
         step: The Step of the slots of the batch without a fault; None if there are
             none.
         episodes: (run_episodes, evaluate) The episodes that were finished by then.
@@ -222,6 +222,8 @@ class Fault:
         others: (died) Number of other slots of its worker, which are lost with it.
         node: (cluster) The machine's name or address.
         site: (cluster) The number of the site on it.
+        by_env: Whether the env itself raised an error of Corral's, such as one of a
+            pool that it has inside.
     """
 
     kind: str
@@ -254,6 +256,7 @@ class Fault:
     others: int = 0
     node: str | None = None
     site: int | None = None
+    by_env: bool = False
     # A new field goes here, with a default: saved faults hold values in this order.
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -89,6 +89,31 @@ def test_draining_drops_errors_of_envs(make_pool: MakePool) -> None:
     assert pool.reset().started.all()
 
 
+@pytest.mark.parametrize(
+    ("wrong", "value"), [("step obs", np.zeros(3)), ("step returns", (1, 2))]
+)
+def test_draining_drops_results_that_do_not_fit(
+    make_pool: MakePool, wrong: str, value: Any
+) -> None:
+    unfit = functools.partial(Broken, wrong, value)
+    pool = make_pool([unfit, functools.partial(Broken)])
+    pool.reset()
+    pool.send([0, 0])
+    pool.drain()
+    assert pool.waiting == 0
+    assert pool.reset().started.all()
+
+
+def test_draining_drops_a_step_after_the_end(make_pool: MakePool) -> None:
+    pool = make_pool(functools.partial(Countdown, longest=1), 2, autoreset="off")
+    pool.reset()
+    assert pool.step([1, 1]).terminated.all()
+    pool.send([1, 1])
+    pool.drain()
+    assert pool.waiting == 0
+    assert pool.reset().started.all()
+
+
 def test_idle_slots_can_be_sent_to_while_others_are_under_way(echo: Pool) -> None:
     echo.send([1, 2], slots=[0, 1])
     echo.send([3], slots=[2])

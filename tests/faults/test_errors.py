@@ -12,6 +12,7 @@ import signal
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,11 +32,13 @@ from faulty_env import (
 )
 
 import corral
+from corral.api.gymnasium.errors import CallPending
 from corral.engine.faults.report import error_for
 from corral.errors import (
     CorralError,
     EnvError,
     Fault,
+    ItemError,
     RemoteTraceback,
     SpaceMismatch,
     StartError,
@@ -75,7 +78,7 @@ def died(at: str, deed: Callable[[], Any], *says: str, **fields: Any) -> Case:
 
 
 CASES = [
-    Case("construct", boom, StartError, ('backend="serial"', REPLAY), "start"),
+    Case("construct", boom, StartError, ("ZeroDivisionError: boom", REPLAY), "start"),
     Case("construct", leave, StartError, ("SystemExit: I am off", REPLAY), "start"),
     Case("reset", boom, EnvError, ("ZeroDivisionError in reset: boom", REPLAY)),
     Case("step", boom, EnvError, ("ZeroDivisionError in step: boom", RESTART, REPLAY)),
@@ -309,6 +312,83 @@ def test_a_fault_can_be_copied_with_what_holds_it() -> None:
     assert copied.episode.kit is fault.episode.kit
 
 
+def test_draining_raises_that_a_worker_has_died() -> None:
+    with pool_of("step", kill) as pool:
+        pool.reset()
+        pool.send([FINE, FAIL])
+        with pytest.raises(WorkerDied, match="ended by SIGKILL"):
+            pool.drain()
+
+
+def busy() -> None:
+    raise CallPending("inner env busy", "step")
+
+
+def closed_inside() -> None:
+    pool = corral.Pool("CartPole-v1", backend="serial")
+    pool.close()
+    pool.reset()
+
+
+def unfit_inside() -> None:
+    with corral.Pool("CartPole-v1", 2, backend="serial") as pool:
+        pool.reset()
+        pool.step(np.zeros((2, 3)))
+
+
+def unfit_by_hand() -> None:
+    raise SpaceMismatch("the map has another shape")
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("at", ["reset", "step", "call"])
+@pytest.mark.parametrize(
+    ("deed", "name"),
+    [
+        (busy, "CallPending"),
+        (closed_inside, "ClosedError"),
+        (unfit_inside, "SpaceMismatch"),
+        (unfit_by_hand, "SpaceMismatch"),
+    ],
+)
+def test_errors_of_corral_that_an_env_raises_are_the_envs_own(
+    deed: Callable[[], Any], name: str, at: str, backend: str
+) -> None:
+    workers = None if backend == "serial" else 1
+    with pool_of(at, deed, backend=backend, workers=workers) as pool:
+        pool.reset()
+        with pytest.raises(EnvError, match=f"^slot 1, .*: {name} in {at}: ") as caught:
+            if at == "reset":
+                pool.reset(seeds=[1, 2], options={"fail": True})
+            elif at == "step":
+                pool.step([FINE, FAIL])
+            else:
+                pool.call("method")
+        assert caught.value.fault.error_type == name
+        assert pool.reset().started.all()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_one_that_takes_other_arguments_is_a_start_error_in_a_factory(
+    backend: str,
+) -> None:
+    with pytest.raises(StartError, match="CallPending: inner env busy"):
+        pool_of(
+            "construct",
+            busy,
+            backend=backend,
+            workers=None if backend == "serial" else 1,
+        )
+
+
+def test_an_env_that_raises_one_is_built_again() -> None:
+    with pool_of("step", busy, on_fault="restart") as pool:
+        pool.reset()
+        step = pool.step([FINE, FAIL])
+        assert step.truncated.tolist() == [False, True]
+        assert [fault.error_type for fault in pool.faults] == ["CallPending"]
+
+
 # Words --------------------------------------------------------------------------------
 
 
@@ -330,8 +410,8 @@ def pool_of(at: str, deed: Callable[[], Any], **options: Any) -> corral.Pool:
 
 EPISODE = ["Episode: seed 71, step 2, task 'up'", f"Last actions: {FINE}, {FAIL}"]
 OUTPUT = ["Last output:", "    last words in step"]
-OTHERS = '  if another env in its process disturbs it: isolation="slot"'
-REPRODUCE = "  reproduce it: error.fault.save(path), then corral.replay(path)"
+OTHERS = '  if envs interfere: isolation="slot"'
+REPRODUCE = "  replay: error.fault.save(path), corral.replay(path)"
 
 
 def test_an_env_that_raises_says_what_where_and_what_to_do() -> None:
@@ -340,7 +420,7 @@ def test_an_env_that_raises_says_what_where_and_what_to_do() -> None:
         *EPISODE,
         *OUTPUT,
         "Next steps:",
-        '  continue after such errors: on_fault="restart"',
+        '  continue after errors: on_fault="restart"',
         OTHERS,
         REPRODUCE,
     ]
@@ -357,7 +437,7 @@ def test_so_does_a_worker_that_is_killed() -> None:
         "  close the pool",
         "  if memory ran out (see the kernel's log): fewer workers, or "
         'isolation="slot" with memory_limit=',
-        '  continue after such errors: on_fault="restart"',
+        '  continue after errors: on_fault="restart"',
         REPRODUCE,
     ]
 
@@ -376,7 +456,7 @@ def test_so_does_a_worker_that_hangs() -> None:
         "Next steps:",
         "  close the pool",
         "  if it is only slow, allow more time: step_timeout=",
-        '  continue after such errors: on_timeout="restart"',
+        '  continue after errors: on_timeout="restart"',
         REPRODUCE,
     ]
 
@@ -401,6 +481,42 @@ def test_so_does_a_factory_that_fails() -> None:
         OTHERS,
         REPRODUCE,
     ]
+
+
+@pytest.mark.parametrize("backend", ["serial", "thread"])
+def test_next_steps_name_processes_where_the_pool_has_none(backend: str) -> None:
+    asked = {"backend": backend, "workers": None if backend == "serial" else 1}
+    raised = said_by(pool_of("step", boom, **asked), [FINE, FAIL])
+    assert raised[raised.index("Next steps:") + 1 :] == [
+        '  continue after errors: backend="process", on_fault="restart"',
+        '  if envs interfere: backend="process", isolation="slot"',
+        REPRODUCE,
+    ]
+    with pytest.raises(StartError) as caught:
+        pool_of("construct", boom, **asked)
+    assert str(caught.value).partition("Next steps:\n")[2].splitlines() == [
+        '  if envs interfere: backend="process", isolation="slot"',
+        REPRODUCE,
+    ]
+    with pytest.raises(ItemError) as of_item:
+        corral.map(lambda _: boom(), [0], backend=backend)
+    again = '  run such items again: backend="process", on_fault="restart"'
+    assert again in str(of_item.value).splitlines()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_where_the_envs_own_exception_is_raised_its_cause_has_the_fault(
+    backend: str, tmp_path: Path
+) -> None:
+    envs = corral.make(lambda: Faulty("step", boom), 1, backend=backend)
+    with envs, pytest.raises(ZeroDivisionError) as caught:
+        envs.reset(seed=3)
+        envs.step(np.array([FAIL]))
+    error: Any = caught.value
+    wanted = "replay: error.__cause__.fault.save(path), corral.replay(path)"
+    assert wanted in str(error.__cause__)
+    error.__cause__.fault.save(tmp_path / "fault.zip")
+    assert "error.fault" not in str(error.__cause__)
 
 
 def words_of(**fields: Any) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import os
+import select
 import signal
 import sys
 import time
@@ -12,6 +14,7 @@ from typing import Any
 import numpy as np
 import psutil
 import pytest
+from faulty_env import FAIL, FINE, Faulty, boom, kill, vanish
 from mortal_env import DIE, EXIT, LEAVE, Mortal
 from running import children, wait_until
 
@@ -41,6 +44,30 @@ def check(error: FaultError, worker: int, signal_name: str | None = "SIGKILL") -
     assert fault.pid is not None and not psutil.pid_exists(fault.pid)
     assert f"worker {worker}" in str(error)
     assert (signal_name or "exit code") in str(error)
+
+
+def wait_for_end(pid: int) -> None:
+    ended = os.pidfd_open(pid)
+    select.select([ended], [], [])
+    os.close(ended)
+
+
+@pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="it is Linux's")
+def test_workers_that_ended_in_one_batch_are_all_among_the_faults() -> None:
+    deeds = [vanish, kill, boom, boom]
+    envs = [functools.partial(Faulty, "step", deed) for deed in deeds]
+    with corral.Pool(envs, backend="process", workers=4, isolation="shared") as pool:
+        pool.reset()
+        pids = [one.pid for one in pool.stats().workers]
+        pool.send([FAIL, FAIL, FAIL, FINE])
+        for pid in pids[:2]:
+            wait_for_end(pid)
+        with pytest.raises(WorkerDied) as caught:
+            pool.recv()
+    died = [fault for fault in caught.value.faults if fault.kind == "died"]
+    assert [(one.slot, one.worker, one.step) for one in died] == [(0, 0, 1), (1, 1, 1)]
+    assert (died[0].exit_code, died[1].signal_name) == (3, "SIGKILL")
+    assert caught.value.fault is died[0]
 
 
 def test_env_that_kills_its_process_in_a_step(pool, capsys):

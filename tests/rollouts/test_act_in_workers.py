@@ -582,13 +582,37 @@ def test_other_modes_are_refused() -> None:
             Collector(pool, Drift(), act_in="worker")
 
 
-def test_a_policy_that_cannot_be_sent_is_named(two_workers: Pool) -> None:
+@pytest.mark.parametrize("backend", ["serial", "thread", "process"])
+def test_a_policy_that_cannot_be_sent_is_named(backend: str) -> None:
     policy = Drift()
     policy.lock = __import__("threading").Lock()  # type: ignore[attr-defined]
-    collector = Collector(two_workers, policy, act_in="workers")
-    with pytest.raises(FactoryError, match="policy cannot be sent") as raised:
-        collector.collect(2)
+    with Pool(cartpole, 2, backend=backend, seed=0) as pool:
+        collector = Collector(pool, policy, act_in="workers")
+        with pytest.raises(FactoryError, match="policy cannot be sent") as raised:
+            collector.collect(2)
     assert "its attribute 'lock'" in str(raised.value)
+    assert "policy_factory=make_policy, a function that makes" in str(raised.value)
+    assert 'act_in="caller"' in str(raised.value)
+    assert "backend=" not in str(raised.value)
+
+
+@pytest.mark.parametrize("backend", ["thread", "process"])
+def test_a_policy_factory_that_cannot_be_sent_is_named(backend: str) -> None:
+    lock = __import__("threading").Lock()
+
+    def make_policy() -> Drift:
+        lock.acquire()
+        return Drift()
+
+    with Pool(cartpole, 2, backend=backend, seed=0) as pool:
+        collector = Collector(
+            pool, Drift(), act_in="workers", policy_factory=make_policy
+        )
+        with pytest.raises(FactoryError, match="policy_factory cannot be sent to") as e:
+            collector.collect(2)
+    assert "its variable 'lock'" in str(e.value)
+    assert "Pass a function of a module" in str(e.value)
+    assert "backend=" not in str(e.value)
 
 
 class Raising(Drift):

@@ -124,7 +124,7 @@ def test_one_that_takes_the_simulator_from_another_is_told_of(tmp_path, monkeypa
         with pytest.raises(corral.errors.EnvError, match="Not connected") as caught:
             led_in(pool, 20)
         assert caught.value.fault.slot == 1
-        assert "if another env in its process disturbs it" in str(caught.value)
+        assert "if envs interfere: " in str(caught.value)
     caught.value.fault.save(tmp_path / "fault.zip")
     monkeypatch.setattr("corral.tools.doctor.neighbours.RUNS", 1)
     replayed = corral.replay(tmp_path / "fault.zip", backend="process")

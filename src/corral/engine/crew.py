@@ -29,6 +29,7 @@ from corral.engine.executors.placement import (
 )
 from corral.engine.keywords import (
     check_arrays,
+    check_callable,
     check_choice,
     check_count,
     check_limit,
@@ -92,6 +93,8 @@ class CrewOptions:
         check_choice("on_fault", self.on_fault, ("raise", "restart"))
         check_count("max_restarts", self.max_restarts, least=0)
         check_limit("item_timeout", self.item_timeout)
+        check_callable("worker_init", self.worker_init, "worker_init()")
+        check_callable("per_worker", self.per_worker, "per_worker()")
         check_arrays("shared", self.shared)
         if self.on_fault == "restart" or self.item_timeout is not None:
             require_processes('on_fault="restart" or item_timeout', self.backend)

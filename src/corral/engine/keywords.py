@@ -13,6 +13,7 @@ from __future__ import annotations
 import difflib
 import functools
 import inspect
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from numbers import Real
 from typing import Any, TypeVar, cast
@@ -113,9 +114,29 @@ def is_listed(value: object) -> bool:
 
 
 def check_limit(name: str, value: Any, unit: str = "seconds") -> None:
-    """Refuse what is neither a number > 0 nor None."""
-    if value is not None and not (is_number(value) and value > 0):
+    """Refuse what is neither a finite number > 0 nor None."""
+    if value is not None and not (is_number(value) and 0 < value < math.inf):
         raise OptionError(f"{name} is {value!r}; it must be {unit} > 0, or None")
+
+
+def check_flag(name: str, value: object) -> None:
+    """Refuse what is neither True nor False, numpy's included."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise OptionError(f"{name} is {value!r:.200}; it must be True or False")
+
+
+def check_callable(name: str, value: object, signature: str) -> None:
+    """Refuse what can neither be called nor is None.
+
+    Args:
+        name: of the option.
+        value: what was given.
+        signature: how it is called, for the error.
+    """
+    if value is not None and not callable(value):
+        raise OptionError(
+            f"{name} is {value!r:.200}; it must be a function, {signature}, or None"
+        )
 
 
 def check_arrays(name: str, value: object) -> None:

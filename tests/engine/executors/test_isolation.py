@@ -127,7 +127,8 @@ def test_an_explicit_backend_listens_to_what_the_env_declares():
     ("asked", "remedy"),
     [
         ({"backend": "serial"}, 'isolation="slot", backend="process"'),
-        ({"workers": 2}, 'isolation="slot" instead of workers='),
+        ({"workers": 2}, 'isolation="slot" in place of workers=2'),
+        ({"backend": "thread"}, 'backend="process"'),
     ],
 )
 def test_what_would_put_them_together_is_refused(asked, remedy):
@@ -135,11 +136,11 @@ def test_what_would_put_them_together_is_refused(asked, remedy):
         made(Declared, **asked)
     first, *rest = str(caught.value).splitlines()
     assert "must" in first and 'metadata["corral.isolation"] is "slot"' in first
-    assert "workers" not in asked or first.endswith("; workers=2 makes them share")
+    assert "workers" not in asked or "a process, as with workers=2: " in first
     assert rest == [
         "Next steps:",
         f"  give each env a process: {remedy}",
-        '  share one anyway: isolation="shared"',
+        '  share anyway: isolation="shared"',
     ]
     assert Declared.made == 0
     with made(Declared, isolation="slot", backend="process") as pool:
@@ -162,7 +163,8 @@ def failed(kind, error=EnvError, **options):
     return caught.value
 
 
-HINT = '  if another env in its process disturbs it: isolation="slot"'
+HINT = '  if envs interfere: isolation="slot"'
+HINT_IN_CALLER = '  if envs interfere: backend="process", isolation="slot"'
 
 
 @pytest.mark.parametrize("backend", ["serial", "thread", "process"])
@@ -174,13 +176,14 @@ def test_an_env_that_failed_beside_another_is_told_so(backend, kind, command):
     workers = 2 if backend == "thread" else 1
     error = failed(kind, backend=backend, workers=workers)
     assert (error.fault.command, error.fault.company) == (command, 1)
-    assert HINT in str(error).splitlines()
+    hint = HINT if backend == "process" else HINT_IN_CALLER
+    assert hint in str(error).splitlines()
 
 
 def test_an_env_that_was_alone_in_its_process_is_not_told_of_others():
     error = failed(Hopeless, isolation="slot", backend="process")
     assert error.fault.company == 0
-    assert "another env" not in str(error)
+    assert "interfere" not in str(error)
 
 
 def test_an_env_that_fails_is_run_nowhere_else(tmp_path):

@@ -129,7 +129,9 @@ def test_who_asks_for_sharing_gets_it():
 
 
 def test_workers_that_envs_must_not_share_are_refused():
-    with pytest.raises(IsolationError, match=r"ClassCounter\.made.*workers=2") as told:
+    with pytest.raises(
+        IsolationError, match=r"workers=2: .*ClassCounter\.made"
+    ) as told:
         layout_of(ClassCounter, workers=2)
     assert 'isolation="slot"' in str(told.value)
     assert 'isolation="shared"' in str(told.value)

@@ -82,6 +82,9 @@ class ScriptedExecutor:
         letters, self.inbox = self.inbox, []
         return letters, self.informed
 
+    def ended_workers(self) -> list[Fault]:
+        return []
+
     def last_letters(self, worker: int) -> list[Letter]:
         own = [one for one in self.inbox if one.slot in SHARDS[worker]]
         self.inbox = [one for one in self.inbox if one not in own]

@@ -5,8 +5,10 @@ from __future__ import annotations
 import inspect
 from dataclasses import FrozenInstanceError, fields, replace
 
+import numpy as np
 import pytest
 
+import corral
 from corral import Pool
 from corral.engine.pool import PoolOptions
 from corral.errors import OptionError
@@ -48,12 +50,54 @@ def test_every_option_is_a_keyword_of_pool_with_the_same_default():
         ({"wrappers": int}, "wrappers is <class 'int'>; it must be a list of func"),
         ({"env_kwargs": 3}, "env_kwargs is 3; it must be a dict of keyword"),
         ({"shared": 3}, "shared is 3; it must be a dict of arrays"),
+        ({"wrappers": [3]}, r"wrappers is \[3\]; it must be a list of functions"),
+        ({"infos": None}, "infos is None; choose .* or a list of keys"),
+        ({"infos": 5}, "infos is 5; choose .* or a list of keys"),
+        ({"infos": [1]}, r"infos is \[1\]; choose .* or a list of keys"),
+        ({"infos": iter(["x"])}, "infos is <.*; choose .* or a list of keys"),
+        ({"worker_init": 5}, r"worker_init is 5; .* function, worker_init\(\), or"),
+        ({"per_worker": "x"}, r"per_worker is 'x'; .* function, per_worker\(\), or"),
+        ({"sample_task": 3}, r"sample_task is 3; .*, sample_task\(slot, episode, rng"),
+        ({"copy": "no"}, "copy is 'no'; it must be True or False"),
+        ({"batched": "x"}, "batched is 'x'; it must be True or False"),
+        ({"isolate_rng": "no"}, "isolate_rng is 'no'; it must be True or False"),
+        ({"check_actions": 1}, "check_actions is 1; it must be True or False"),
+        ({"debug": None}, "debug is None; it must be True or False"),
         ({"batched": True, "isolate_rng": True}, "isolate_rng=True works slot by"),
     ],
 )
 def test_what_has_no_meaning_is_refused_before_anything_is_built(asked, text):
     with pytest.raises(OptionError, match=text):
         PoolOptions(**asked)
+
+
+@pytest.mark.parametrize("make", [corral.make, corral.make_sb3, corral.make_multi])
+@pytest.mark.parametrize("asked", [{"wrappers": 3}, {"wrappers": [3]}, {"infos": None}])
+def test_apis_refuse_the_same(make, asked):
+    (name,) = asked
+    with pytest.raises(OptionError, match=f"^{name} is .*; (it must be|choose) "):
+        make("CartPole-v1", 2, backend="serial", **asked)
+
+
+@pytest.mark.parametrize("seconds", [float("inf"), float("nan")])
+@pytest.mark.parametrize("name", ["start", "reset", "step", "close"])
+def test_timeouts_are_finite(name, seconds):
+    name = f"{name}_timeout"
+    with pytest.raises(OptionError, match=f"{name} is {seconds}; it must be seconds"):
+        PoolOptions(**{name: seconds})
+
+
+def test_flags_may_be_numpys():
+    flags = {name: np.True_ for name in ("copy", "debug", "check_actions")}
+    assert PoolOptions(**flags).copy
+    assert not PoolOptions(batched=np.False_, isolate_rng=np.False_).batched
+
+
+def test_another_function_that_draws_tasks_is_checked_too():
+    with Pool("CartPole-v1", backend="serial") as pool:
+        with pytest.raises(OptionError, match="sample_task is 3; it must be a func"):
+            pool.sample_task = 3
+        assert pool.sample_task is None
 
 
 def test_options_for_another_pool_are_checked_again_and_the_first_stay():

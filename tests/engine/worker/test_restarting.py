@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -50,7 +51,8 @@ class Recorded:
         self.marks.append(doing)
 
     def described(self, index: int, command: str, error: BaseException) -> Fault:
-        return Fault("raised", command, self.slots[index], error_text=str(error))
+        slot, text = self.slots[index], str(error)
+        return Fault("raised", command, slot, error_text=text, exception=error)
 
 
 def answered(
@@ -62,8 +64,7 @@ def answered(
         0,
         mode,
         standing,
-        error,
-        FAULT,
+        replace(FAULT, exception=error),
     )
 
 
@@ -76,7 +77,7 @@ def test_without_a_budget_the_fault_is_the_answer() -> None:
 @pytest.mark.parametrize("error", [OrderError("twice"), SpacesDiffer("wider")])
 def test_what_a_new_env_does_not_mend_is_not_restarted(error: Exception) -> None:
     shard = Recorded(3, {})
-    assert answered(shard, autoreset.NEXT_STEP, error=error) is FAULT
+    assert answered(shard, autoreset.NEXT_STEP, error=error) == FAULT
     assert not shard.asked
 
 

@@ -27,7 +27,7 @@ def test_domains_keep_their_numbers() -> None:
         "NUMBERED": 4,
         "RETRIES": 5,
         "COPIES": 6,
-        "UNSEEDED": 7,
+        "UNSEEDED": 2**62 + 7,
     }
     assert [int(one) for one in EvaluationSeed] == [1, 2, 3]
     found = {one.name: int(one) for one in RunGenerator}
@@ -36,6 +36,12 @@ def test_domains_keep_their_numbers() -> None:
 
 def test_a_domain_is_hashed_as_its_number() -> None:
     assert episode_seed(7, 1, 0, SeedDomain.RESTARTS, 2) == episode_seed(7, 1, 0, 3, 2)
+
+
+def test_policies_without_seeds_draw_from_no_seed_of_an_episode() -> None:
+    numbers = range(9)
+    episodes = {episode_seed(0, slot, number) for slot in numbers for number in numbers}
+    assert not episodes & {episode_seed(0, one, SeedDomain.UNSEEDED) for one in numbers}
 
 
 def test_no_caller_of_episode_seed_has_a_number_of_its_own() -> None:

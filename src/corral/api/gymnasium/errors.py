@@ -14,7 +14,7 @@ from gymnasium.error import (
     NoAsyncCallError,
 )
 
-from corral.engine.faults.report import one_error_for
+from corral.engine.faults.report import message_for, one_error_for
 from corral.errors import (
     ClosedError,
     CorralError,
@@ -56,11 +56,12 @@ class ActionTypeError(SpaceMismatch, TypeError):
 def raise_env_exception(error: CorralError) -> NoReturn:
     """Raise the env's own exception with ours as its cause; ours if it has none."""
     own = error.fault.exception if isinstance(error, (EnvError, StartError)) else None
-    if own is None:
+    if own is None or error.fault is None:
         raise error from error.__cause__
     # Under serial the env's exception is our cause already: avoid a circle.
     if error.__cause__ is own:
         error.__cause__ = None
+    error.args = (message_for(error.fault, "cause"),)
     raise own from error
 
 

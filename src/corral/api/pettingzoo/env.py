@@ -30,7 +30,13 @@ from corral.engine.adapters.team import TEAM_KEY, Agent, Team
 from corral.engine.executors.contract import closed_on_error
 from corral.engine.keywords import check_choice, checked_keywords
 from corral.engine.layout.infos import NO_INFOS
-from corral.engine.pool import ApiOptions, Pool, PoolOptions, same_spaces
+from corral.engine.pool import (
+    ApiOptions,
+    Pool,
+    PoolOptions,
+    check_wrappers,
+    same_spaces,
+)
 from corral.engine.tree import mapped
 from corral.errors import OrderError, SpacesDiffer
 
@@ -300,6 +306,7 @@ def open_team_pool(
     **options: Any,
 ) -> Pool:
     """Open a pool of envs with several agents each, which `adapt` gives adapters."""
+    check_wrappers(wrappers)
     asked = PoolOptions(wrappers=(*wrappers, adapt), **options)
     api = replace(api or ApiOptions(), agree=same_team, empty_finals=False)
     return Pool.with_options(env, num_envs, asked, api)

@@ -11,7 +11,13 @@ from corral.api.sb3.action_masks import KEY, carrying
 from corral.engine.adapters.factories import EnvSource, Wrap
 from corral.engine.executors.contract import closed_on_error
 from corral.engine.keywords import checked_keywords
-from corral.engine.pool import ApiOptions, Pool, PoolOptions
+from corral.engine.pool import (
+    ApiOptions,
+    Pool,
+    PoolOptions,
+    check_wrappers,
+    info_choice,
+)
 from corral.errors import OptionError
 
 if TYPE_CHECKING:
@@ -69,6 +75,7 @@ def open_pool(
     **options: Any,
 ) -> Pool:
     """Open a pool with Stable-Baselines3's resets and wrappers."""
+    check_wrappers(wrappers)
     # Our wrappers are for one env; a batched env is a whole shard.
     single = not options.get("batched", False)
     around = [*(innermost if single else ()), *wrappers]
@@ -81,7 +88,7 @@ def open_pool(
             PoolOptions(
                 backend=backend,
                 wrappers=around,
-                infos=infos if isinstance(infos, str) else [*infos, KEY],
+                infos=infos if isinstance(infos, str) else [*info_choice(infos), KEY],
                 **options,
             ),
             ApiOptions(

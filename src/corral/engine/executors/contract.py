@@ -18,6 +18,7 @@ from corral.engine.layout.codec import Codecs
 from corral.engine.layout.plan import ControlViews, DataViews
 from corral.engine.worker.commands import Ask, Job, ResumeState, ShardOptions, Verb
 from corral.engine.worker.letters import Letter, Reply
+from corral.errors import Fault
 
 
 @dataclass(slots=True)
@@ -214,6 +215,10 @@ class Executor(Protocol):
         when it has returned.
         """
         raise AssertionError("only processes can be replaced")
+
+    def ended_workers(self) -> list[Fault]:
+        """The faults of all workers that have ended and are not being replaced."""
+        return []
 
     def last_letters(self, worker: int) -> Sequence[Letter]:
         """What a worker that ended has left in its mailbox, and what others sent."""

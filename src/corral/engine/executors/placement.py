@@ -195,7 +195,8 @@ def _processes(
         return _one_process_each(placement.num_envs, sharing)
     if sharing.safe is False:
         asked = f"workers={placement.workers}"
-        raise _must_not_share(sharing, asked, 'isolation="slot"')
+        alone = f'isolation="slot" in place of {asked}'
+        raise _must_not_share(sharing, asked, alone)
     if cores is not None:  # more processes than cores, for envs that wait
         measured = Measurement(sharing.step_time, sharing.computing)
         count, why = useful_processes(placement.num_envs, cores, measured)
@@ -207,10 +208,10 @@ def _processes(
 
 def _must_not_share(sharing: SharingAnswer, asked: str, instead: str) -> IsolationError:
     return IsolationError(
-        f"these envs must not share a process: {sharing.reason}; {asked} makes them "
-        "share\nNext steps:\n"
-        f"  give each env a process: {instead} instead of {asked.partition('=')[0]}=\n"
-        '  share one anyway: isolation="shared"'
+        f"these envs must not share a process, as with {asked}: {sharing.reason}\n"
+        "Next steps:\n"
+        f"  give each env a process: {instead}\n"
+        '  share anyway: isolation="shared"'
     )
 
 

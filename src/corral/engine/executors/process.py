@@ -252,6 +252,14 @@ class ProcessExecutor(SignalledExecutor):
             return self._health.death(link)
         return self._health.lateness(link) if self._health.has_deadlines else None
 
+    def ended_workers(self) -> list[Fault]:
+        """The faults of all workers that have ended and are not being replaced."""
+        present = [link for link in self._links if link.worker not in self._away]
+        for link in present:
+            if link.fault is None and reaping.has_ended(link.process):
+                link.fault = self._health.death(link)
+        return [link.fault for link in present if link.fault is not None]
+
     def _await_death(self, link: WorkerLink) -> None:
         super()._await_death(link)
         # It is alive without its mailbox: an env may have closed all descriptors.

@@ -6,6 +6,7 @@ In `corral train` options are settings, and the run itself says how to continue.
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -64,6 +65,18 @@ _TIMEOUTS = {
 }
 
 
+def mistake_in(fault: Fault) -> UsageError | None:
+    """The error by which Corral refused a value or a call for this pool, if it did.
+
+    Other errors of Corral's belong to the env or function that raised them: those of a
+    pool that an env has inside, and classes that are not in `corral.errors`.
+    """
+    error = fault.exception
+    if not isinstance(error, UsageError) or fault.by_env:
+        return None
+    return error if type(error).__module__ == UsageError.__module__ else None
+
+
 def _option(in_python: bool, name: str, value: Any = None) -> str:
     """An option with a value; without one, what comes after its name is left."""
     if not in_python:
@@ -78,9 +91,10 @@ def advice_for(fault: Fault, syntax: str = "python") -> Iterator[str]:
     Args:
         fault: what happened.
         syntax: how the user writes options: as Python's keywords, or as the settings of
-            a run ("yaml"), `key: value`.
+            a run ("yaml"), `key: value`. "cause" is Python where the user catches the
+            env's own exception, whose cause has the fault.
     """
-    in_python = syntax == "python"
+    in_python = syntax != "yaml"
     starting = fault.command in ("start", "construct")
     in_pool = not starting and not _in_map(fault)
     if fault.kind == "node":
@@ -93,8 +107,8 @@ def advice_for(fault: Fault, syntax: str = "python") -> Iterator[str]:
         return
     if in_python and fault.kind in ("died", "hung") and in_pool:
         yield "close the pool"
-    alone = _option(in_python, "isolation", "slot")
-    if not isinstance(fault.exception, UsageError):  # which says so itself
+    alone = _in_processes(fault, _option(in_python, "isolation", "slot"), in_python)
+    if mistake_in(fault) is None:  # which says so itself
         by_transfer = _BY_TRANSFER | (_MAP_BY_TRANSFER if _in_map(fault) else {})
         line = by_transfer.get(fault.command) or _by_kind(fault, in_python)
         if line:
@@ -108,10 +122,11 @@ def advice_for(fault: Fault, syntax: str = "python") -> Iterator[str]:
     if in_python:
         yield from _continuing(fault)
     if fault.company:
-        yield f"if another env in its process disturbs it: {alone}"
+        yield f"if envs interfere: {alone}"
     if in_python and fault.episode is not None:
         missing = fault.episode.missing
-        how = "reproduce it: error.fault.save(path), then corral.replay(path)"
+        error = "error.__cause__" if syntax == "cause" else "error"
+        how = f"replay: {error}.fault.save(path), corral.replay(path)"
         yield f"(this episode cannot be replayed: {missing})" if missing else how
 
 
@@ -124,17 +139,31 @@ def _continuing(fault: Fault) -> Iterator[str]:
     """How to continue after such faults, where a restart helps."""
     if fault.item is not None:
         if not fault.gave_up:
-            yield 'run such items again: on_fault="restart"'
+            again = _in_processes(fault, 'on_fault="restart"')
+            yield f"run such items again: {again}"
     elif fault.gave_up:
         yield "allow more restarts: max_restarts=, restarts_per_minute="
     elif helped_by_restarts(fault):
         option = "on_timeout" if fault.kind == "hung" else "on_fault"
-        yield f'continue after such errors: {option}="restart"'
+        again = _in_processes(fault, f'{option}="restart"')
+        yield f"continue after errors: {again}"
+
+
+def _in_caller(fault: Fault) -> bool:
+    """Whether its env or function ran in this process (serial, thread)."""
+    return fault.pid == os.getpid() and fault.node is None
+
+
+def _in_processes(fault: Fault, option: str, in_python: bool = True) -> str:
+    """An option that needs worker processes, with the backend that has them."""
+    if not _in_caller(fault):
+        return option
+    return f"{_option(in_python, 'backend', 'process')}, {option}"
 
 
 def helped_by_restarts(fault: Fault) -> bool:
     """Whether another env, or another worker, in its place may do better."""
-    if isinstance(fault.exception, UsageError):
+    if mistake_in(fault) is not None:
         return False  # it would return the same: the env has to be changed
     kinds = ("raised", "died", "hung")
     return fault.kind in kinds and fault.command in ("step", "reset")
@@ -172,7 +201,7 @@ def _after_start(fault: Fault) -> str:
             "Corral starts workers with sys.executable; in an embedded interpreter, "
             "set it: multiprocessing.set_executable(path)"
         )
-    return "debug it in your own process: {serial}"
+    return "" if _in_caller(fault) else "debug it in your own process: {serial}"
 
 
 def _after_death(fault: Fault) -> str:

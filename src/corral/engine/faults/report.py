@@ -10,8 +10,13 @@ from typing import Any
 import numpy as np
 
 import corral.errors as errors
-from corral.engine.faults.advice import MAKING_POLICY, POLICY, advice_for
-from corral.errors import CorralError, Fault, FaultError, UsageError
+from corral.engine.faults.advice import (
+    MAKING_POLICY,
+    POLICY,
+    advice_for,
+    mistake_in,
+)
+from corral.errors import CorralError, Fault, FaultError
 
 _CAUSES = {
     "SIGKILL": "often the out-of-memory killer",
@@ -64,8 +69,9 @@ def error_for(fault: Fault, syntax: str | None = "python") -> CorralError:
     """The error to raise for a fault, the remote traceback as its cause."""
     message, error = message_for(fault, syntax), fault.exception
     in_item = fault.item is not None and fault.kind == "raised"
-    if isinstance(error, UsageError) and not in_item:
-        made: CorralError = type(error)(message)
+    mistake = mistake_in(fault)
+    if mistake is not None and not in_item:
+        made: CorralError = type(mistake)(message)
         made.fault = fault
     else:
         by_policy = fault.kind == "raised" and fault.command in (POLICY, MAKING_POLICY)
@@ -107,10 +113,10 @@ def message_for(fault: Fault, syntax: str | None = "python") -> str:
 
     Options are written in the user's syntax; without one there are no next steps.
     """
-    error = fault.exception
-    if isinstance(error, UsageError):
-        first = f"{where(fault)}: {shortened(str(error))}"
-        if not isinstance(error, errors.SpaceMismatch):
+    mistake = mistake_in(fault)
+    if mistake is not None:
+        first = f"{where(fault)}: {shortened(str(mistake))}"
+        if not isinstance(mistake, errors.SpaceMismatch):
             return first  # the caller's own mistake, whatever the env was at
     else:
         first = _what_happened(fault)

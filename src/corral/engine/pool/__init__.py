@@ -10,8 +10,15 @@ made it.
 """
 
 from corral.engine.pool.dispatch import Question
-from corral.engine.pool.options import ApiOptions, PoolOptions, same_spaces
+from corral.engine.pool.options import (
+    ApiOptions,
+    PoolOptions,
+    check_wrappers,
+    info_choice,
+    same_spaces,
+)
 from corral.engine.pool.pool import Pool
 from corral.engine.pool.stats import Stats
 
-__all__ = ["ApiOptions", "Pool", "PoolOptions", "Question", "Stats", "same_spaces"]
+__all__ = ["ApiOptions", "Pool", "PoolOptions", "Question", "Stats"]
+__all__ += ["check_wrappers", "info_choice", "same_spaces"]

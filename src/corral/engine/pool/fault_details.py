@@ -13,6 +13,7 @@ from typing import Any
 from corral.core import NO_TASK
 from corral.engine.executors.assign import worker_and_index
 from corral.engine.executors.contract import Assignment, Executor
+from corral.engine.faults.advice import mistake_in
 from corral.engine.layout.plan import (
     BEGIN_TICKET,
     EPISODE_NUMBER,
@@ -28,7 +29,7 @@ from corral.engine.worker.autoreset import HOLD
 from corral.engine.worker.episode_plan import sampled_task
 from corral.engine.worker.letters import Unsendable
 from corral.engine.worker.rebuild_spec import RebuildSpec
-from corral.errors import EpisodeRecord, Fault, SpaceMismatch, UsageError
+from corral.errors import EpisodeRecord, Fault, SpaceMismatch
 
 # What an env was asked: the verb and its arguments.
 Asked = tuple[str, Any]
@@ -87,7 +88,7 @@ class Neighbourhood:
             or not self.shards
             or self.assignment.options.batched
             or fault.command not in ("construct", "reset", "step")
-            or isinstance(fault.exception, UsageError)
+            or mistake_in(fault) is not None
             or not (crashed or fault.kind in ("raised", "start"))
         ):
             return 0
@@ -370,7 +371,7 @@ class PartDetails(FaultDetails):
 
 def _is_replayable(fault: Fault) -> bool:
     # The caller's mistakes, such as a step after the end, are not the env's.
-    mistaken = isinstance(fault.exception, UsageError)
-    by_env = not mistaken or isinstance(fault.exception, SpaceMismatch)
+    mistake = mistake_in(fault)
+    by_env = mistake is None or isinstance(mistake, SpaceMismatch)
     replayable = fault.command in REPLAYABLE_COMMANDS
     return by_env and replayable and fault.kind != "shardmate"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,8 +24,10 @@ from corral.engine.executors.placement import BACKENDS, ISOLATIONS, check_worker
 from corral.engine.faults.restart_limits import RestartBudget
 from corral.engine.keywords import (
     check_arrays,
+    check_callable,
     check_choice,
     check_count,
+    check_flag,
     check_limit,
     is_listed,
     is_number,
@@ -34,8 +37,11 @@ from corral.engine.worker.autoreset import MODES, NEXT_STEP, SAME_STEP
 from corral.engine.worker.commands import ShardOptions
 from corral.errors import OptionError, SpacesDiffer
 
+# How `sample_task` is called.
+TASK_SIGNATURE = "sample_task(slot, episode, rng)"
 _ON_FAULT = ("raise", "restart")
 _ONE_BY_ONE = ("isolate_rng", "memory_limit", "task_by")
+_FLAGS = ("isolate_rng", "copy", "debug", "batched", "check_actions")
 _TIMEOUTS = ("start_timeout", "step_timeout", "reset_timeout")
 
 
@@ -129,6 +135,8 @@ class PoolOptions:
     check_actions: bool = False
 
     def __post_init__(self) -> None:
+        for name in _FLAGS:
+            check_flag(name, getattr(self, name))
         self._check_envs()
         self._check_workers()
         self._check_faults()
@@ -145,15 +153,12 @@ class PoolOptions:
                 f"env_kwargs is {self.env_kwargs!r:.200}; it must be a dict of keyword "
                 "arguments for the env"
             )
-        if not is_listed(self.wrappers):
-            raise OptionError(
-                f"wrappers is {self.wrappers!r:.200}; it must be a list of functions "
-                "that take an env and return one"
-            )
+        check_wrappers(self.wrappers)
         mode_of(self.autoreset)
         root_seed(self.seed)
         info_choice(self.infos)
         check_task_by(self.task_by)
+        check_callable("sample_task", self.sample_task, TASK_SIGNATURE)
         check_count("repeat", self.repeat)
 
     def _check_workers(self) -> None:
@@ -161,15 +166,18 @@ class PoolOptions:
         if self.isolation is not None:
             check_choice("isolation", self.isolation, ISOLATIONS)
         check_workers(self.workers, self.backend)
+        check_callable("worker_init", self.worker_init, "worker_init()")
+        check_callable("per_worker", self.per_worker, "per_worker()")
         check_arrays("shared", self.shared)
         if self.threads_per_worker is not None:
             check_count("threads_per_worker", self.threads_per_worker)
         devices_for(self.devices, must_exist=False)
 
     def _check_faults(self) -> None:
-        if not is_number(self.close_timeout) or not self.close_timeout >= 0:
+        close_timeout = self.close_timeout
+        if not (is_number(close_timeout) and 0 <= close_timeout < math.inf):
             raise OptionError(
-                f"close_timeout is {self.close_timeout!r}; it must be seconds >= 0"
+                f"close_timeout is {close_timeout!r}; it must be seconds >= 0"
             )
         late = self.on_fault if self.on_timeout is None else self.on_timeout
         check_choice("on_fault", self.on_fault, _ON_FAULT)
@@ -306,15 +314,26 @@ def mode_of(autoreset: str) -> int:
     return MODES[autoreset]
 
 
+def check_wrappers(wrappers: Any) -> None:
+    """Refuse what is not a list of functions."""
+    if not is_listed(wrappers) or not all(map(callable, wrappers)):
+        raise OptionError(
+            f"wrappers is {wrappers!r:.200}; it must be a list of functions that take "
+            "an env and return one"
+        )
+
+
 def info_choice(infos: str | Sequence[str]) -> str | tuple[str, ...]:
     """Which infos are kept."""
-    if not isinstance(infos, str):
-        return tuple(infos)
-    if infos not in ("all", "final", "none"):
+    if isinstance(infos, str):
+        known = infos in ("all", "final", "none")
+    else:
+        known = is_listed(infos) and all(isinstance(key, str) for key in infos)
+    if not known:
         raise OptionError(
-            f'infos is {infos!r}; choose "all", "final", "none" or a list of keys'
+            f'infos is {infos!r:.200}; choose "all", "final", "none" or a list of keys'
         )
-    return infos
+    return infos if isinstance(infos, str) else tuple(infos)
 
 
 def root_seed(seed: int | None) -> int:

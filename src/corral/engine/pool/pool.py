@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import fields
 from operator import index
 from threading import get_ident
@@ -20,7 +19,7 @@ from corral.engine.executors.assign import Placement
 from corral.engine.executors.contract import Assignment, closed_on_error
 from corral.engine.faults.process_usage import run_delay
 from corral.engine.faults.restart_limits import RestartBudget
-from corral.engine.keywords import checked_keywords, is_number
+from corral.engine.keywords import check_callable, checked_keywords, is_number
 from corral.engine.layout.columns import Columns
 from corral.engine.pool.actions import Actions
 from corral.engine.pool.dispatch import Dispatcher, Payload, Question
@@ -28,6 +27,7 @@ from corral.engine.pool.fault_details import FaultDetails
 from corral.engine.pool.inbox import Inbox
 from corral.engine.pool.opening import OpenWorkers, open_workers
 from corral.engine.pool.options import (
+    TASK_SIGNATURE,
     ApiOptions,
     BatchedEnvs,
     PoolOptions,
@@ -40,6 +40,7 @@ from corral.engine.pool.receive import Receiver, StaleViews
 from corral.engine.pool.recovery import Recovery
 from corral.engine.pool.state import (
     ACTING,
+    BROKEN,
     OPEN,
     Chosen,
     Lifecycle,
@@ -50,7 +51,7 @@ from corral.engine.pool.state import (
 )
 from corral.engine.pool.stats import Stats, stats_of
 from corral.engine.worker.autoreset import SAME_STEP
-from corral.errors import EnvError, Fault, OptionError, OrderError, SpaceMismatch
+from corral.errors import CorralError, Fault, OptionError, OrderError, SpaceMismatch
 
 
 class Pool(WorkersOwner):
@@ -395,8 +396,12 @@ class Pool(WorkersOwner):
 
         Raises:
             EnvError: an env raised; `error.step` has the results of the other slots.
+            SpaceMismatch, EpisodeOver: the same for an env that returned what does not
+                fit its spaces, and for a step after the end with autoreset="off".
             WorkerDied, WorkerHung: the pool can only be closed; `error.step` has the
                 results that were there.
+            TimeoutError: `timeout` has passed.
+            OrderError: nothing was sent.
         """
         life, state = self._lifecycle, self._state
         if life.state != OPEN or get_ident() != life.owner:
@@ -500,16 +505,23 @@ class Pool(WorkersOwner):
         return chosen
 
     def drain(self) -> None:
-        """Wait for every pending result, and drop it; errors of envs are not raised.
+        """Wait for every pending result, and drop it; faults of envs are not raised.
 
         Also for policies in workers that Ctrl-C has left at work.
+
+        Raises:
+            WorkerDied, WorkerHung: the pool can only be closed.
         """
         life = self._lifecycle
         if life.state == ACTING and life.drain_sites is not None:
             life.drain_sites()
         while self.waiting:
-            with suppress(EnvError):  # its slot needs a reset next
+            try:
                 self.recv(copy=False)
+            except CorralError as error:
+                # A slot with a fault needs a reset next; a broken pool has no next.
+                if error.fault is None or life.state == BROKEN:
+                    raise
 
     def observe(self) -> Any:
         """The latest observation of every slot, copied."""
@@ -707,6 +719,7 @@ class Pool(WorkersOwner):
                 "sample_task cannot be replaced while results are pending: call recv "
                 "or drain() first"
             )
+        check_callable("sample_task", sample_task, TASK_SIGNATURE)
         self._assignment.options.sample_task = sample_task
         self._dispatcher.new_sample_task(sample_task)
 

@@ -140,12 +140,18 @@ class Receiver:
 
     def _add_finished_results(self, error: FaultError, letters: list[Letter]) -> None:
         """Add the results that are there to the error of a worker that ended."""
-        state = self.dispatcher.state
+        state, details = self.dispatcher.state, self.dispatcher.fault_details
         self.inbox.add(letters)
         ready = state.ready()
         state.take(ready)
         others = self._faults(self.inbox.of(ready))
-        error.faults = (error.fault, *others.values())
+        # Several workers may have ended in one batch, by one cause.
+        ended = [
+            details.of_dead_worker(fault)
+            for fault in self.dispatcher.executor.ended_workers()
+            if fault.worker != error.fault.worker
+        ]
+        error.faults = (error.fault, *ended, *others.values())
         error.step = self._results_except(ready, others)
 
     def _results_except(self, slots: Chosen, failed: Iterable[int]) -> Step | None:

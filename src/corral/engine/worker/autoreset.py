@@ -22,6 +22,7 @@ import time
 from dataclasses import replace
 from typing import Any
 
+from corral.engine.faults.advice import mistake_in
 from corral.engine.layout.plan import AFTER_STEP, BEFORE_RESET, CONSTRUCTING, STEPPING
 from corral.engine.worker.record import EPISODE_LOST, EPISODE_OVER, NEXT_EPISODE_DUE
 from corral.engine.worker.shard_rows import ShardRows
@@ -84,7 +85,6 @@ def answered_anew(
     row: int,
     mode: int | None,
     standing: bool,
-    error: BaseException,
     fault: Fault,
 ) -> Fault | None:
     """Answer a command from a new env; returns the fault if that cannot be done.
@@ -96,12 +96,11 @@ def answered_anew(
         mode: the autoreset mode of a step; None for a reset.
         standing: whether the step's transition is recorded, and only its next episode
             failed.
-        error: what was raised.
-        fault: the same, described.
+        fault: what was raised.
     """
     budget = shard.options.restarts
     # A new env does not help after a mistake of the caller's, or if its spaces differ.
-    while not isinstance(error, (OrderError, SpacesDiffer)):
+    while not isinstance(mistake_in(fault), (OrderError, SpacesDiffer)):
         slot = shard.slots[index]
         delay = None if budget is None else budget.spend(slot, time.monotonic())
         if delay is None:
@@ -127,5 +126,5 @@ def answered_anew(
             return None
         except BaseException as again:
             shard.guard(again)
-            error, fault = again, shard.described(index, command, again)
+            fault = shard.described(index, command, again)
     return fault

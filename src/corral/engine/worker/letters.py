@@ -187,6 +187,21 @@ def describe(
     )
 
 
+# Corral's own calls of a pool, in an env: one that the env has inside.
+_POOLS = ("corral.engine.pool", "corral.engine.executors", "corral.api")
+
+
+def is_raised_by_env(error: BaseException) -> bool:
+    """Whether a UsageError is of the env that was called, and not of its worker.
+
+    Its own code raised it, or a pool that it has inside.
+    """
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    modules = [str(frame.f_globals.get("__name__", "")) for frame in frames]
+    by_corral = bool(modules) and modules[-1].startswith("corral.")
+    return not by_corral or any(name.startswith(_POOLS) for name in modules)
+
+
 def _text(error: BaseException) -> str:
     try:
         return shortened(str(error))

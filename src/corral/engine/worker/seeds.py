@@ -1,9 +1,20 @@
 """Seeds: one number for any list of integers, and seeding the global generators.
 
-Every seed of an episode is made here from (root, slot, episode, ...). Where that list
-alone would give two things the same seed, a domain follows it and sets them apart. All
+Every seed of an episode is made here from (root, slot, episode), and that of an item of
+`run_episodes` from (root, item). A domain says that a seed is for something else. All
 domains are named below, and so are the other generators that are made from the seed of
 a run. Their numbers never change: with others, no run could be repeated.
+
+Seeds of lists with another length, or with a domain that is larger than any episode's
+number, are apart. Four domains are small, and runs were made with them:
+
+    NUMBERED, RETRIES   (root, 3, NUMBERED) is also the seed of slot 3's episode 4. But
+                        these are roots: nothing draws from them, only from seeds that
+                        are hashed from them.
+    TASKS               of items, (root, item, TASKS), is also the seed of episode 1 of
+                        the slot with that number, in a pool with the same root seed.
+    WORKERS             of a worker's `rng`, (root, first slot, WORKERS), is also the
+                        seed of episode 2 of its first slot.
 """
 
 from __future__ import annotations
@@ -17,14 +28,19 @@ from typing import Any
 
 import numpy as np
 
+# No slot, item or episode has so high a number.
+_BEYOND_NUMBERS = 1 << 62
+
 
 class SeedDomain(enum.IntEnum):
     """What a seed is for, if it is not for the env of a slot's episode.
 
     Attributes:
-        TASKS: (root, slot, episode): draws the task of an episode that was given none.
+        TASKS: (root, slot, episode), or (root, item): draws the task of an episode
+            that was given none.
         WORKERS: (root, first slot): the worker's `rng`, and the globals of its
-            replacements.
+            replacements. (root), then the generation: the root of a site of a cluster
+            that was started again.
         RESTARTS: (root, slot, episode), then how often the episode was begun again.
         NUMBERED: (root, number): the root of the episodes after `end_episodes(number)`.
         RETRIES: (root): the root of the next episodes, if beginning these fails.
@@ -40,7 +56,7 @@ class SeedDomain(enum.IntEnum):
     NUMBERED = 4
     RETRIES = 5
     COPIES = 6
-    UNSEEDED = 7
+    UNSEEDED = _BEYOND_NUMBERS + 7
 
 
 class EvaluationSeed(enum.IntEnum):

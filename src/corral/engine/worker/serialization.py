@@ -142,16 +142,29 @@ def dumps(value: Any, found: Found = importable, **options: Any) -> bytes:
     return buffer.getvalue()
 
 
+_REMEDY = (
+    'Create it inside the factory or function, or use backend="serial" or "thread", '
+    "which send nothing."
+)
+# Policies are pickled on every backend: each worker has a copy of its own.
+_REMEDIES = {
+    "the policy": "Pass policy_factory=make_policy, a function that makes it in each "
+    'worker; or, with a Pool, act_in="caller".',
+    "policy_factory": "Pass a function of a module that creates all it needs; or, with "
+    'a Pool, act_in="caller".',
+}
+
+
 def pack(value: Any, what: str, found: Found = importable) -> bytes:
     """Pickle what the user gave us, or say which part of it cannot be pickled."""
     try:
         return dumps(value, found)
     except Exception as error:
         culprit = _unpicklable_part(value)
+        receiver = "a worker" if what in _REMEDIES else "a worker process"
         raise FactoryError(
-            f"{what} cannot be sent to a worker process: {culprit} cannot be pickled "
-            f"({type(error).__name__}: {error!s:.2000}). Create it inside the factory "
-            'or function, or use backend="serial" or "thread", which send nothing.'
+            f"{what} cannot be sent to {receiver}: {culprit} cannot be pickled "
+            f"({type(error).__name__}: {error!s:.2000}). {_REMEDIES.get(what, _REMEDY)}"
         ) from error
 
 

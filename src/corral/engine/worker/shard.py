@@ -227,7 +227,7 @@ class Shard(ShardRows):
         stepped = mode is not None and not (standing or self.care[index] & EPISODE_OVER)
         command = "step" if stepped else "reset"
         fault = self.described(index, command, error)
-        left = autoreset.answered_anew(self, index, row, mode, standing, error, fault)
+        left = autoreset.answered_anew(self, index, row, mode, standing, fault)
         self._standing = -1
         if left is None:
             self.info_writer.letter(index).restarted = fault

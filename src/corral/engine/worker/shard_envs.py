@@ -190,7 +190,7 @@ def _check_may_share(env: Any) -> None:
             f"{verdict.subject} must be alone in its process: {verdict.reason}\n"
             "Next steps:\n"
             '  give each env a process: isolation="slot", backend="process"\n'
-            '  share one anyway: isolation="shared"'
+            '  share anyway: isolation="shared"'
         )
 
 

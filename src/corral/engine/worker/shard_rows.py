@@ -34,11 +34,16 @@ from corral.engine.worker.commands import Job, ResumeState
 from corral.engine.worker.episode_plan import EpisodePlan
 from corral.engine.worker.forked_copies import Guard, no_guard
 from corral.engine.worker.info_writer import InfoWriter
-from corral.engine.worker.letters import NotSent, WorkerEndpoint, describe
+from corral.engine.worker.letters import (
+    NotSent,
+    WorkerEndpoint,
+    describe,
+    is_raised_by_env,
+)
 from corral.engine.worker.record import EPISODE_OVER, NEEDS_CARE, Recorder
 from corral.engine.worker.shard_envs import ShardEnvs
 from corral.engine.worker.step_results import defined_at, two_of
-from corral.errors import Fault, SpaceMismatch
+from corral.errors import Fault, SpaceMismatch, UsageError
 
 
 class WorkerRetired(BaseException):
@@ -269,8 +274,11 @@ class ShardRows:
             has_task=episode.task is not NO_TASK,
             options=episode.options,
             restarts=0 if budget is None else budget.count(self.slots[index]),
+            by_env=isinstance(error, UsageError) and is_raised_by_env(error),
         )
-        if isinstance(error, SpaceMismatch):  # raised here: say where it came from
+        if (
+            isinstance(error, SpaceMismatch) and not fault.by_env
+        ):  # raised here: say where it came from
             came = defined_at(self.envs.adapters[index], command)
             fault = replace(fault, traceback=f"{fault.traceback or ''}{came}")
         return fault

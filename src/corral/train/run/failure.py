@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from corral.engine.faults.advice import helped_by_restarts
+from corral.engine.faults.advice import helped_by_restarts, mistake_in
 from corral.engine.faults.code_location import location_of_error
 from corral.engine.faults.report import message_for
 from corral.errors import (
@@ -26,7 +26,6 @@ from corral.errors import (
     Fault,
     OptionError,
     TrainingDiverged,
-    UsageError,
     WriteFailed,
 )
 from corral.learners.registry import learner_class
@@ -63,7 +62,9 @@ class RunFailure:
         if isinstance(fault, Fault):
             # It may be part of more; the rest stays.
             syntax = "yaml" if self.command else "python"
-            text = text.replace(message_for(fault), message_for(fault, syntax))
+            for written in ("python", "cause"):
+                said = message_for(fault, written)
+                text = text.replace(said, message_for(fault, syntax))
         elif not isinstance(error, CorralError):
             text = f"{type(error).__name__}: {error}"
         first, *rest = text.rstrip().splitlines() or [""]
@@ -115,7 +116,7 @@ class RunFailure:
             return {"start_timeout": LIMIT_FACTOR * allowed}, ""
         if fault.kind == "node":
             return {"cluster.on_node_loss": "restart"}, ""
-        if isinstance(fault.exception, UsageError):
+        if mistake_in(fault) is not None:
             return {}, "Change the env as the message says"
         if helped_by_restarts(fault) and config.on_fault == "raise":
             # Restarts need processes.
