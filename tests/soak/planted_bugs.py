@@ -111,8 +111,8 @@ BUGS = (
     Bug(
         "A letter goes out under the name of the shard's first slot.",
         "engine/worker/info_writer.py",
-        "Letter(self.slots[index])",
-        "Letter(self.slots[0])",
+        "Letter(self.slots[index], ",
+        "Letter(self.slots[0], ",
         ("engine/worker/test_info_writer.py", "contracts/test_infos.py"),
     ),
     Bug(

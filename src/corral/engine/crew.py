@@ -9,7 +9,7 @@ with corral.Crew(workers=8, per_worker=load_model, shared={"goal": goal}) as cre
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
@@ -42,7 +42,7 @@ from corral.engine.transport.segment import Arrays, Segment
 from corral.engine.transport.shared_arrays import shareable
 from corral.engine.worker import serialization
 from corral.engine.worker.commands import MapCall, ShardOptions
-from corral.errors import CorralError, OptionError, OrderError
+from corral.errors import ClosedError, CorralError, OptionError, OrderError
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -213,6 +213,9 @@ class Crew(WorkersOwner):
 
     def _run(self, function: Any, items: Iterable[Any]) -> list[Any]:
         """Map a function that is `sendable`."""
+        # Also a worker that an interrupted call has left with an item: its answer is
+        # dropped. One that is being replaced is appended when it is there.
+        self._free[:] = self._executor.present
         run = MapRun(
             self._executor,
             self._arrays.call(function),
@@ -221,17 +224,24 @@ class Crew(WorkersOwner):
             restarts=self._options.restarts,
         )
         life = self._lifecycle
-        self._running, life.state = True, SENDING
         try:
-            run.over(items)
+            self._running, life.state = True, SENDING
+            run.over(self._while_open(items))
+            if life.state == SENDING:  # else a signal handler has closed the crew
+                life.state = OPEN
         except BaseException:
             self._recover(run)
             raise
         finally:
             self._running = False
-        if life.state == SENDING:  # else a signal handler has closed the crew
-            life.state = OPEN
         return run.results
+
+    def _while_open(self, items: Iterable[Item]) -> Iterator[Item]:
+        """The items; what makes them may close the crew."""
+        for item in items:
+            if self._lifecycle.state != SENDING:
+                raise ClosedError("this crew was closed while it was running a map")
+            yield item
 
     def _recover(self, run: MapRun) -> None:
         """Leave no worker with an item; if that fails, only `close` is safe."""

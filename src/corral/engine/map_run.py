@@ -104,7 +104,7 @@ class MapRun:
     def _take(self) -> dict[int, Reply]:
         """Wait for results, or for a replaced worker."""
         free = len(self.free)
-        return self.executor.first_answers(lambda: len(self.free) > free)
+        return self.executor.first_answers(self._busy, lambda: len(self.free) > free)
 
     def _sort(self, answers: dict[int, Reply]) -> None:
         # First: a fault may be raised, and the other workers are free all the same.
@@ -135,7 +135,7 @@ class MapRun:
         if worker is None or not self.travels:
             raise error_for(fault) from None
         self.executor.last_letters(worker)  # sorts its answer to the others
-        self._sort(self.executor.answered())
+        self._sort(self.executor.answered(self._busy))
         item = self._busy.pop(worker, None)
         began = self.executor.control.vitals[worker, BUSY_SINCE]
         if item is not None and began < item.given:
@@ -170,14 +170,15 @@ class MapRun:
         deadline = time.monotonic() + OTHER_ITEMS_SECONDS
 
         def enough() -> bool:
-            return not self._busy or time.monotonic() >= deadline
+            # After Ctrl-C some may not have been asked.
+            left = any(self.executor.is_busy(worker) for worker in self._busy)
+            return not left or time.monotonic() >= deadline
 
-        if self.executor.inline:  # interrupted, so there will be no answer
-            self._release(self._busy)
         settled = False
         while not settled:
             try:
-                answers = self.executor.first_answers(enough)
+                self.executor.check_workers()
+                answers = self.executor.first_answers(self._busy, enough)
             except FaultError as error:
                 if error.fault.worker is None:
                     raise
@@ -185,9 +186,11 @@ class MapRun:
             else:
                 self._release(answers)
                 settled = enough()
-        self._release([one for one in self._busy if self.executor.give_up(one)])
+        for worker in filter(self.executor.is_busy, self._busy):
+            self.executor.give_up(worker)
 
     def _release(self, workers: Iterable[int]) -> None:
-        for worker in list(workers):
+        for worker in workers:
             del self._busy[worker]
+            self.executor.forget_answer(worker)
             self.free.append(worker)

@@ -138,17 +138,17 @@ class WorkersFiller:
         started = np.zeros(slots, np.bool_)
         spaces = self._obs_space, self._action_space
         if self._rows != rows:
-            self._rows = rows
-            self._shapes = shapes_of(RolloutBuffer(*spaces, rows, started))
+            shapes = shapes_of(RolloutBuffer(*spaces, rows, started))
+            self._rows, self._shapes = rows, shapes  # both: Ctrl-C may come before
         extras = {
             name: ((rows, slots, *shape), dtype)
             for name, (shape, dtype) in self._extras.items()
         }
-        shapes = self._shapes | extras
-        fitting = [one for one in self._segments if one.shapes == shapes]
+        wanted = self._shapes | extras
+        fitting = [one for one in self._segments if one.shapes == wanted]
         segment = next((one for one in fitting if one.free), None)
         if segment is None:
-            segment = Segment(shapes)
+            segment = Segment(wanted)
             self._segments = [segment, *fitting][: KEPT_SEGMENTS + 1]
         memory = segment.lend()
         return RolloutBuffer(*spaces, rows, started, memory=memory), segment.address

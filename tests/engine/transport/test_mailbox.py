@@ -54,6 +54,25 @@ def test_messages_arrive_in_order_both_ways(ends: Ends) -> None:
     assert [ours.fetch() for _ in range(50)] == [{"back": n} for n in range(50)]
 
 
+def test_first_message_stays_until_it_is_deleted(ends: Ends) -> None:
+    ours, theirs = ends
+    for message in "one", "two":
+        ours.post(message)
+    assert [theirs.first(), theirs.first()] == ["one", "one"]
+    del theirs.inbox[0]
+    assert theirs.first() == theirs.fetch() == "two"
+    with pytest.raises(TimeoutError):
+        theirs.first(timeout=0.01)
+
+
+def test_end_that_was_closed_is_told_more_than_once() -> None:
+    ours, theirs = LocalMailbox.pair()
+    ours.close()
+    for _ in range(2):
+        with pytest.raises(MailboxClosed):
+            theirs.first()
+
+
 def test_fetch_of_nothing_times_out(ends: Ends) -> None:
     with pytest.raises(TimeoutError):
         ends[0].fetch(timeout=0.01)

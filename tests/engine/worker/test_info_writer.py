@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from corral.engine.layout.columns import (
     MAX_COLUMNS,
     Columns,
 )
-from corral.engine.layout.plan import RECORD_DTYPE
+from corral.engine.layout.plan import RECORD_DTYPE, Tickets
 from corral.engine.worker.info_writer import InfoWriter
 from corral.engine.worker.letters import Letter, NotSent, Packed
 from corral.engine.worker.record import HAS_INFOS, PythonRecorder
@@ -57,6 +58,7 @@ class Desk:
             recorder=self.recorder,
             inform=self.inform,
             send=self.letters.append,
+            tickets=Tickets(len(SHARD)),
         )
 
     def inform(self) -> None:
@@ -77,7 +79,8 @@ class Desk:
     def post(self) -> list[Letter]:
         self.writer.post()
         posted, self.letters[:] = list(self.letters), []
-        return posted
+        assert {letter.ticket for letter in posted} <= {0}  # nothing was sent yet
+        return [replace(letter, ticket=None) for letter in posted]
 
 
 @pytest.fixture

@@ -97,8 +97,10 @@ def shards(slots: int, workers: int) -> list[range]:
 
 def worker_and_index(slot: int, shards: Sequence[range]) -> tuple[int, int]:
     """The worker that has the slot, and the slot's index in its shard."""
-    worker = next(number for number, shard in enumerate(shards) if slot in shard)
-    return worker, slot - shards[worker].start
+    for worker, shard in enumerate(shards):
+        if slot in shard:
+            return worker, slot - shard.start
+    raise AssertionError(f"no worker has slot {slot}")
 
 
 def enough_workers(slots: int, cores: int) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
@@ -16,7 +16,14 @@ from numpy.typing import NDArray
 from corral.core import EnvSpec, Factory
 from corral.engine.layout.codec import Codecs
 from corral.engine.layout.plan import ControlViews, DataViews
-from corral.engine.worker.commands import Ask, Job, ResumeState, ShardOptions, Verb
+from corral.engine.worker.commands import (
+    Ask,
+    Job,
+    PickledAsk,
+    ResumeState,
+    ShardOptions,
+    Verb,
+)
 from corral.engine.worker.letters import Letter, Reply
 from corral.errors import Fault
 
@@ -96,6 +103,7 @@ class Executor(Protocol):
             resets.
         shared: The arrays that all workers have; the caller may write to them.
         on_return: Called with a worker that has replaced another.
+        asked: The number of the latest question to any worker, until it is answered.
     """
 
     survives_deaths: ClassVar[bool] = False
@@ -105,6 +113,7 @@ class Executor(Protocol):
     control: ControlViews
     shared: Mapping[str, NDArray[Any]]
     on_return: Callable[[int], None]
+    asked: int
 
     def build(self) -> list[EnvSpec]:
         """Build every env; return the spec of each."""
@@ -121,13 +130,14 @@ class Executor(Protocol):
     def post(self, messages: Sequence[tuple[int, Any]]) -> None:
         """Post messages to workers, without an answer; none if one is not pickled."""
 
-    def ask(self, questions: Mapping[int, Ask | bytes]) -> None:
+    def ask(self, questions: Mapping[int, Ask | PickledAsk]) -> None:
         """Ask workers; each answers after the commands it already has.
 
-        A question to a process may be pickled already.
+        A worker is no longer waited for with the question before. A question to a
+        process may be pickled already.
         """
 
-    def each_asked(self, questions: Mapping[int, Ask | bytes]) -> Iterator[int]:
+    def each_asked(self, questions: Mapping[int, Ask | PickledAsk]) -> Iterator[int]:
         """Ask workers in turn; yields each one that was asked, also before a fault."""
         self.ask(questions)
         yield from questions
@@ -137,23 +147,37 @@ class Executor(Protocol):
     ) -> dict[int, Reply]:
         """Wait for the answers of workers that were asked; TimeoutError if late."""
 
-    def first_answers(self, enough: Callable[[], bool]) -> dict[int, Reply]:
-        """Wait until an item was run, or it is `enough`; the answers so far, by worker.
-
-        For workers without slots, which have answered nothing but `run`.
-        """
-
-    def answered(self) -> dict[int, Reply]:
-        """The answers that are here, by worker; each is given once."""
-
-    def give_up(self, worker: int) -> bool:
-        """Drop the item that a worker is busy with.
+    def first_answers(
+        self, workers: Collection[int], enough: Callable[[], bool]
+    ) -> dict[int, Reply]:
+        """Wait until one of the workers has answered, or it is `enough`.
 
         Returns:
-            Whether it can be asked again, and runs the next item after this one. If
-            not, it is ended and replaced.
+            The answers so far, by worker. They stay until `forget_answer`, so that
+            Ctrl-C loses none.
         """
-        return True
+
+    def answered(self, workers: Collection[int]) -> dict[int, Reply]:
+        """The answers that are here, as `first_answers` returns them."""
+
+    def forget_answer(self, worker: int) -> None:
+        """Forget an answer that was taken."""
+
+    @property
+    def present(self) -> list[int]:
+        """The workers that can be asked: all that are not being replaced."""
+        return [*range(len(self.shards))]
+
+    def is_busy(self, worker: int) -> bool:
+        """Whether a worker has something left to do; if not, all answers are here."""
+        return False
+
+    def give_up(self, worker: int) -> None:
+        """Drop the item that a worker is busy with.
+
+        It runs its next item after this one or, where it can be ended, is replaced.
+        """
+        return
 
     def wait(
         self,
@@ -174,10 +198,11 @@ class Executor(Protocol):
                 the rest may then hold a ring back (see `transport.doorbell`).
         """
 
-    def arrivals(self) -> tuple[Sequence[Letter], bool]:
+    def arrivals(self) -> tuple[list[Letter], bool]:
         """What has arrived beside the block since the last call.
 
-        Letters, and whether any slot wrote info columns.
+        Letters, and whether any slot wrote info columns. The caller clears the list of
+        letters when it has stored them, so that Ctrl-C loses none.
         """
 
     def close(self, timeout: float | None) -> None:

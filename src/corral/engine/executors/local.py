@@ -38,7 +38,7 @@ class LocalExecutor(SerialExecutor):
         self.on_return = lambda worker: None
         self._assignment, self._worker = assignment, worker
         self._queue, self._messages = deque(), deque()
-        self._letters = []
+        self._letters, self._answers = [], {}
         self._finished = self._informed = 0
         self._closed = self._running = False
         self._slots = len(slots)

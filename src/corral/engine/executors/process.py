@@ -36,7 +36,7 @@ from corral.engine.layout import codec, plan
 from corral.engine.transport import child_processes, descriptors, shared_arrays
 from corral.engine.transport.lifeline import Lifeline
 from corral.engine.worker import commands, serialization
-from corral.errors import ClosedError, Fault
+from corral.errors import ClosedError, CorralError, Fault
 
 # Seconds for a worker to end by itself after a trial of envs.
 PROBED_EXIT_SECONDS = 0.3
@@ -290,14 +290,14 @@ class ProcessExecutor(SignalledExecutor):
         )
         self._find_present()
 
-    def give_up(self, worker: int) -> bool:
+    def give_up(self, worker: int) -> None:
         """End a worker that is busy, and replace it."""
         self._health.end(self._links[worker])
         self.replace(worker, None, 0.0)
-        return False
 
     def _forget(self, worker: int) -> None:
         """Clear what a worker was sent and has written, for the one after it."""
+        self._links[worker].question = 0
         self._replies.pop(worker, None)
         control = self.control
         control.bells[1 + worker] = 0
@@ -310,11 +310,16 @@ class ProcessExecutor(SignalledExecutor):
         replacement = self._away.get(worker)
         if self._closed or replacement is None:
             raise ClosedError(CLOSED_MEANWHILE)
-        if not replacement.is_alive():
-            del self._away[worker]
-            self._links[worker] = replacement.result()
-            self._find_present()
-            self.on_return(worker)
+        if replacement.has_finished:
+            try:
+                del self._away[worker]
+                self._links[worker] = replacement.result()
+                self._find_present()
+                self.on_return(worker)
+            except BaseException as error:
+                # Ctrl-C: it may not know all that the others do.
+                self._interrupted |= not isinstance(error, CorralError)
+                raise
 
     # Ending ---------------------------------------------------------------------------
 

@@ -8,7 +8,14 @@ once is run at once, which is quicker, unless there is a deadline.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import contextmanager, suppress
 from typing import Any, NoReturn
 
@@ -48,6 +55,9 @@ class SerialExecutor(Executor):
     inline = True
     # Whether a command to all slots may be in the queue.
     _has_batch = False
+    # Whether Ctrl-C has come in the middle of a command.
+    _interrupted = False
+    asked = 0
 
     def __init__(self, assignment: Assignment) -> None:
         self.shards = [range(assignment.slots)]
@@ -136,8 +146,9 @@ class SerialExecutor(Executor):
         try:
             while (self._finished - target) & TICKET_MASK > TICKET_MASK >> 1:
                 self._run_next()
-            # The slots that the caller waits for may have been sent after others.
-            while only_some and not is_done():
+            # The slots that the caller waits for may have been sent after others, and
+            # after Ctrl-C fewer results were received than there were.
+            while not is_done():
                 self._run_next()
         finally:
             self._leave(outside)
@@ -196,15 +207,19 @@ class SerialExecutor(Executor):
             self._end()
 
     def _run_next(self) -> None:
-        if not self._queue:
+        if self._interrupted or not self._queue:
             raise ClosedError(
                 "Ctrl-C interrupted an environment, and its result is lost; close this "
                 "pool and make a new one"
             )
         command = MORE_FOLLOWS_BIT
         while command & MORE_FOLLOWS_BIT:
-            command = self._queue.popleft()
-            self._worker.handle(command)
+            try:
+                command = self._queue.popleft()
+                self._worker.handle(command)
+            except BaseException:  # its message may be unread, for the next command
+                self._interrupted = True
+                raise
             self._finished += self._results_of[command >> 28]
         if self._closed:
             self._raise_ended()
@@ -219,26 +234,40 @@ class SerialExecutor(Executor):
 
     def ask(self, questions: Mapping[int, Any]) -> None:
         """Run what is waiting, then answer."""
+        self._answers = {}
         outside = self._enter()
         try:
             while self._queue:
                 self._run_next()
-            self._answers = {w: self._worker.answer(q) for w, q in questions.items()}
+            for worker, question in questions.items():
+                self.asked = question.number
+                self._answers[worker] = self._worker.answer(question)
         finally:
             self._leave(outside)
 
     def answers(self, *_: Any, **__: Any) -> dict[int, Reply]:
         """What was answered already."""
-        answers, self._answers = self._answers, {}
+        answers, self._answers, self.asked = self._answers, {}, 0
         return answers
 
-    first_answers = answered = answers
+    def first_answers(
+        self, workers: Collection[int], enough: Callable[[], bool]
+    ) -> dict[int, Reply]:
+        """What was answered already."""
+        return self.answered(workers)
 
-    def arrivals(self) -> tuple[Sequence[Letter], bool]:
+    def answered(self, workers: Collection[int]) -> dict[int, Reply]:
+        """What was answered already."""
+        return {one: said for one, said in self._answers.items() if one in workers}
+
+    def forget_answer(self, worker: int) -> None:
+        """Forget an answer that was taken."""
+        self._answers.pop(worker, None)
+
+    def arrivals(self) -> tuple[list[Letter], bool]:
         """What the shard wrote beside the block."""
-        letters, self._letters = self._letters, []
         before, self._informed = self._informed, self._informed_words[0]
-        return letters, self._informed != before
+        return self._letters, self._informed != before
 
     def close(self, timeout: float | None) -> None:
         """Close every env: now, or when the one that runs right now has returned."""

@@ -13,7 +13,7 @@ import math
 import sys
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from typing import Any
 
@@ -41,6 +41,7 @@ from corral.engine.worker.commands import (
     MAIL_ENTRY,
     STEP_ALL_ENTRIES,
     Ask,
+    PickledAsk,
     Verb,
     as_one_command,
 )
@@ -56,10 +57,16 @@ WORKER_SPIN_SECONDS = 50e-6
 # The same for the parent, which spins only where it has a core for itself.
 PARENT_SPIN_SECONDS = 400e-6
 CLOSED_MEANWHILE = "this pool was closed while it was waiting"
+INTERRUPTED = (
+    "Ctrl-C interrupted this pool while it was sending, so the results that it waits "
+    "for will not come; close it and make a new one"
+)
 
 
 class SignalledExecutor(Executor):
     """What threads and processes have in common, on the parent's side."""
+
+    asked = 0
 
     def __init__(self, assignment: Assignment, plan: ControlPlan) -> None:
         self._assignment = assignment
@@ -70,6 +77,7 @@ class SignalledExecutor(Executor):
         # Workers that are being replaced.
         self._away: dict[int, Replacement] = {}
         self._inbox: list[Letter] = []
+        # By worker: the answer to its latest question, until it is taken.
         self._replies: dict[int, Reply] = {}
         self._bound = self._closed = False
         # When `first_answers` last checked the workers, by time.monotonic.
@@ -211,6 +219,8 @@ class SignalledExecutor(Executor):
         link = self._links[worker]
         if link.fault is not None:
             raise error_for(link.fault)
+        if self._interrupted:  # it would read the message before in place of this one
+            raise ClosedError(INTERRUPTED)
         try:
             # What the socket takes, before the bell: a worker that wakes up and finds
             # no message has to be woken up again. The rest can only be posted while
@@ -289,15 +299,14 @@ class SignalledExecutor(Executor):
             self._helpers.after_batch()
         return True
 
-    def arrivals(self) -> tuple[Sequence[Letter], bool]:
+    def arrivals(self) -> tuple[list[Letter], bool]:
         """What the workers have written beside the block."""
         if bytes(self._posted) != self._posted_seen:
             self._collect()
-        letters, self._inbox = self._inbox, []
         words = bytes(self._informed_words)
         informed = words != self._informed_seen
         self._informed_seen = words
-        return letters, informed
+        return self._inbox, informed
 
     def rings(self) -> int:
         """How often the parent's bell has rung."""
@@ -308,29 +317,24 @@ class SignalledExecutor(Executor):
         posted = bytes(self._posted)
         if posted == self._posted_seen:
             return False
-        self._posted_seen = posted
         for link in self._present:
             count = self._posted[link.worker]
             while 0 < (count - link.fetched & TICKET_MASK) < 1 << 31:
-                self._sort(link, self._fetch(link, None))
+                self._sort_next(link, None)
+        self._posted_seen = posted  # last: Ctrl-C may come before
         return True
 
-    def ask(self, questions: Mapping[int, Ask | bytes]) -> None:
+    def ask(self, questions: Mapping[int, Ask | PickledAsk]) -> None:
         """Post every question before waiting for any answer."""
-        asked: list[int] = []
-        try:
-            asked.extend(self.each_asked(questions))
-        except BaseException:
-            self._give_up_answers(asked)
-            raise
+        for _ in self.each_asked(questions):
+            pass
 
-    def each_asked(self, questions: Mapping[int, Ask | bytes]) -> Iterator[int]:
+    def each_asked(self, questions: Mapping[int, Ask | PickledAsk]) -> Iterator[int]:
         """Post the questions in turn; a worker that is being replaced is waited for."""
-        # Pickle all before posting one: if a later one could not be pickled, the answer
-        # to an earlier one would be taken for the next question's.
+        # Pickle all before posting one: where one cannot be pickled, none is asked.
         packed = {
-            worker: asked
-            if isinstance(asked, bytes)
+            worker: asked.data
+            if isinstance(asked, PickledAsk)
             else self._pack_or_refuse(asked, f"with a {asked.verb!r} question")
             for worker, asked in questions.items()
         }
@@ -343,6 +347,9 @@ class SignalledExecutor(Executor):
             while worker in self._away:
                 time.sleep(0.001)
                 self.check_workers()
+            self._replies.pop(worker, None)
+            # From here on, a late answer to another question is dropped.
+            self._links[worker].question = self.asked = questions[worker].number
             self._post_packed(worker, packed[worker])
             yield worker
 
@@ -351,30 +358,28 @@ class SignalledExecutor(Executor):
     ) -> dict[int, Reply]:
         """Wait for the answers; letters that arrive meanwhile are kept."""
         deadline = deadline_after(timeout)
-        try:
-            for worker in workers:
-                while worker not in self._replies:
-                    link, left = self._links[worker], deadline - time.monotonic()
-                    self._sort(link, self._fetch(link, left))
-        except BaseException:  # Ctrl-C too: the next question must not get these
-            self._give_up_answers(workers)
-            raise
+        for worker in workers:
+            while worker not in self._replies:
+                self._sort_next(self._links[worker], deadline - time.monotonic())
+        self.asked = 0
         return {worker: self._replies.pop(worker) for worker in workers}
 
-    def _give_up_answers(self, workers: Iterable[int]) -> None:
-        """Drop the answers of these workers, also those that are not here yet."""
-        for worker in workers:
-            if self._replies.pop(worker, None) is None:
-                self._links[worker].unwanted += 1
+    def is_busy(self, worker: int) -> bool:
+        """Whether a worker has entries left in its queue."""
+        link = self._links[worker]
+        return bool(link.sent != link.consumed[0])
 
-    def give_up(self, worker: int) -> bool:
+    def give_up(self, worker: int) -> None:
         """Drop the answer of a worker; it runs its next item after this one."""
-        self._give_up_answers([worker])
-        return True
+        self._links[worker].question = 0
 
-    def first_answers(self, enough: Callable[[], bool]) -> dict[int, Reply]:
-        """Wait until an item was run, or it is `enough`; the answers so far."""
+    def first_answers(
+        self, workers: Collection[int], enough: Callable[[], bool]
+    ) -> dict[int, Reply]:
+        """Wait until one of the workers has answered, or it is `enough`."""
         while True:
+            if self._closed:  # by a signal handler, or by what makes the items of a map
+                raise ClosedError(CLOSED_MEANWHILE)
             # Answers decide, and rings only wake the parent: some may be lost.
             rings = self._bell.count
             self._collect()
@@ -383,18 +388,33 @@ class SignalledExecutor(Executor):
             if now - self._checked_at > HEALTH_CHECK_SECONDS:
                 self.check_workers()
                 self._checked_at = now
-            if self._replies or enough():
+            answers = self.answered(workers)
+            if answers or enough():
                 if self._helpers is not None and self._helpers.timed:
                     self._helpers.after_batch()
-                return self.answered()
+                return answers
             self._bell.wait(rings + 1 & TICKET_MASK, HEALTH_CHECK_SECONDS, self._spin)
 
-    def answered(self) -> dict[int, Reply]:
+    def answered(self, workers: Collection[int]) -> dict[int, Reply]:
         """The answers that are here."""
-        answered, self._replies = self._replies, {}
-        return answered
+        return {one: said for one, said in self._replies.items() if one in workers}
+
+    def forget_answer(self, worker: int) -> None:
+        """Forget an answer that was taken."""
+        self._replies.pop(worker, None)
+
+    @property
+    def present(self) -> list[int]:
+        """The workers that are not being replaced."""
+        return [link.worker for link in self._present]
 
     def _fetch(self, link: WorkerLink, timeout: float | None) -> Any:
+        """One message, before the worker serves."""
+        return self._read(link, link.mailbox.fetch, timeout)
+
+    def _read(
+        self, link: WorkerLink, read: Callable[[float], Any], timeout: float | None
+    ) -> Any:
         """One message; checks the worker meanwhile."""
         deadline = deadline_after(timeout)
         while True:
@@ -403,7 +423,7 @@ class SignalledExecutor(Executor):
             # Nothing waits inside `except`: Ctrl-C there would print two tracebacks.
             missing: TimeoutError | MailboxClosed
             try:
-                return link.mailbox.fetch(seconds)
+                return read(seconds)
             except (TimeoutError, MailboxClosed) as error:
                 missing = error
             if isinstance(missing, MailboxClosed):
@@ -413,24 +433,30 @@ class SignalledExecutor(Executor):
             if left <= 0:
                 raise missing
 
-    def _sort(self, link: WorkerLink, message: object) -> None:
-        link.fetched = link.fetched + 1 & TICKET_MASK
+    def _sort_next(self, link: WorkerLink, timeout: float | None) -> None:
+        """Wait for one message, and put it where it belongs."""
+        self._sort(link, self._read(link, link.mailbox.first, timeout))
+
+    def _sort(self, link: WorkerLink, message: Any) -> None:
+        """Put the first message of a mailbox where it belongs."""
         if isinstance(message, SealedMessage):
             message = message.open(link.worker)
-        if isinstance(message, Letter):
-            self._inbox.append(message)
-        elif link.unwanted:
-            link.unwanted -= 1
-        else:
-            assert isinstance(message, Reply)
+        is_letter = isinstance(message, Letter)
+        # Plain statements from here on: Ctrl-C comes before or after all of them, so a
+        # message is counted, kept and deleted once.
+        link.fetched = link.fetched + 1 & TICKET_MASK
+        if is_letter:
+            self._inbox += (message,)
+        elif message.number == link.question:
             self._replies[link.worker] = message
+        del link.mailbox.inbox[0]
 
     def last_letters(self, worker: int) -> Sequence[Letter]:
         """What a worker that ended has left in its mailbox, and what others sent."""
         link = self._links[worker]
         with suppress(TimeoutError, MailboxClosed):  # the rest was never sent
             while True:
-                self._sort(link, link.mailbox.fetch(0.0))
+                self._sort(link, link.mailbox.first(0.0))
         letters, self._inbox = self._inbox, []
         return letters
 
@@ -454,10 +480,7 @@ class SignalledExecutor(Executor):
         if link.fault is not None:
             raise error_for(link.fault)
         if self._interrupted:
-            raise ClosedError(
-                "Ctrl-C interrupted this pool while it was sending, so the results "
-                "that it waits for will not come; close it and make a new one"
-            )
+            raise ClosedError(INTERRUPTED)
 
     def check_workers(self) -> None:
         """Raise if a worker has died or is late; install replacements."""

@@ -232,10 +232,19 @@ class Replacement(threading.Thread):
         self._cancelled = threading.Event()
         self._link: WorkerLink | None = None
         self._error: CorralError | None = None
+        # Not `is_alive`: Ctrl-C in there can make Python take a thread for one that
+        # has ended.
+        self.has_finished = False
         self.start()
 
     def run(self) -> None:
         """Start the process and have it build and bind, unless cancelled."""
+        try:
+            self._run()
+        finally:
+            self.has_finished = True
+
+    def _run(self) -> None:
         if self._cancelled.wait(self._delay):
             return
         try:

@@ -35,6 +35,9 @@ class ThreadExecutor(SignalledExecutor):
     def __init__(self, assignment: Assignment) -> None:
         largest = max(len(shard) for shard in assignment.shards)
         workers = len(assignment.shards)
+        # Threads that have ended. Ctrl-C in `is_alive` or `join` of a thread can make
+        # Python take it for one.
+        self._ended: set[int] = set()
         super().__init__(assignment, plan_control(assignment.slots, workers, largest))
         # One generator state for the whole process: with isolate_rng, one at a time.
         lock = threading.Lock() if assignment.options.isolate_rng else None
@@ -88,7 +91,10 @@ class ThreadExecutor(SignalledExecutor):
             pass  # the pool was closed before it was bound
         finally:
             worker.guard()
-            worker.shard.close()
+            try:
+                worker.shard.close()
+            finally:
+                self._ended.add(worker.job.worker)
 
     def bind(self, codecs: Codecs) -> DataViews:
         """Lay out private memory and let the threads serve."""
@@ -116,7 +122,7 @@ class ThreadExecutor(SignalledExecutor):
 
     def _fault_if_dead(self, link: WorkerLink) -> Fault | None:
         """Threads do not die, whatever an env raises; a dead one must not hang recv."""
-        if link.process.is_alive():
+        if link.worker not in self._ended:
             return None
         command, slot = current_command(link, self.shards[link.worker])
         return Fault("died", command, slot, link.worker, os.getpid())
@@ -129,13 +135,17 @@ class ThreadExecutor(SignalledExecutor):
         limit = self._assignment.close_timeout if timeout is None else timeout
         deadline = time.monotonic() + limit
         # Ctrl-C may have come before a thread was started.
-        begun = [one for one in self._links if one.process and one.process.is_alive()]
+        begun = [
+            link
+            for link in self._links
+            if link.process and link.process.ident and link.worker not in self._ended
+        ]
         for link in self._links:
             if link not in begun or not self._ask_to_close(link):
                 link.mailbox.close()
         for link in begun:
             link.process.join(max(0.0, deadline - time.monotonic()))
-        if not any(link.process.is_alive() for link in begun):
+        if all(link.worker in self._ended for link in begun):
             self._resources.close()  # a thread that hangs still uses the memory
 
 

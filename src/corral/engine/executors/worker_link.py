@@ -19,7 +19,7 @@ class WorkerLink:
         mark: The mark of processes that its envs start; see
             `transport.child_processes`.
         sent: Commands that it was sent, modulo 2**32.
-        unwanted: Answers that were given up and will be dropped.
+        question: The number of its latest question; answers to others are dropped.
         untouched: The command that it has not taken yet, and since when.
         fault: Why it ended, if the executor did not end it.
     """
@@ -31,7 +31,7 @@ class WorkerLink:
     process: Any = None
     mark: str = ""
     sent: int = 0
-    unwanted: int = 0
+    question: int = 0
     untouched: tuple[int, float] = (-1, 0.0)
     fault: Fault | None = None
 

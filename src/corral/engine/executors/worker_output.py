@@ -74,10 +74,14 @@ class WorkerOutput:
 
     def _locked(self, seconds: float, work: Callable[[], None]) -> None:
         """Do the work, unless the thread keeps the lock for longer."""
-        if self._lock.acquire(timeout=seconds):
-            try:
+        acquired = list[bool]()
+        try:
+            # Noted in the same call: Ctrl-C after it must not leave the lock to nobody.
+            acquired.extend(map(self._lock.acquire, (True,), (seconds,)))
+            if acquired[0]:
                 work()
-            finally:
+        finally:
+            if acquired == [True]:
                 self._lock.release()
 
     def _run(self) -> None:

@@ -25,7 +25,7 @@ from corral.engine.pool.state import BROKEN, OPEN, SENDING, Chosen, Lifecycle
 from corral.engine.worker import commands
 from corral.engine.worker.commands import Verb
 from corral.engine.worker.letters import Letter
-from corral.errors import Fault, FaultError, WorkerDied, WorkerHung
+from corral.errors import Fault, FaultError, OrderError, WorkerDied, WorkerHung
 
 # Makes what a worker is asked from its slots.
 Payload = Callable[[list[int]], Any]
@@ -38,12 +38,14 @@ class Question:
     Attributes:
         slots: In the order of the answers.
         by_worker: Those of the slots that each worker runs.
+        number: See `commands.Ask`.
     """
 
     slots: list[int]
     by_worker: dict[int, list[int]]
     verb: str
     payload: Payload
+    number: int
 
     def to(self, slot: int | None) -> Asked | None:
         """What one slot was asked."""
@@ -93,10 +95,11 @@ class Dispatcher:
 
     def step_raw(self, slots: Chosen, actions: Sequence[Any], mode: int) -> None:
         """Have these slots take a step with actions that fit no space."""
-        self._post_by_slot(
-            (slot, commands.RawAction(self._index(slot), action))
-            for slot, action in zip(slots.tolist(), actions, strict=True)
-        )
+        with self.lifecycle.sending(more=True):
+            self._post_by_slot(
+                (slot, commands.RawAction(self._index(slot), action))
+                for slot, action in zip(slots.tolist(), actions, strict=True)
+            )
         self.actions.skip(self.state.tickets_of(slots) + 1, slots)
         self._send(slots, Verb.STEP, mode)
 
@@ -110,12 +113,12 @@ class Dispatcher:
             seeds: for each of them, -1 for none.
             requests: by slot, options and task of its episode, and a big seed.
         """
-        self.executor.control.reset_seed[slots] = seeds
-        self._post_by_slot(
-            (slot, commands.NextEpisode(self._index(slot), **message))
-            for slot, message in requests.items()
-        )
-        self.lifecycle.state = SENDING
+        with self.lifecycle.sending(more=True):
+            self.executor.control.reset_seed[slots] = seeds
+            self._post_by_slot(
+                (slot, commands.NextEpisode(self._index(slot), **message))
+                for slot, message in requests.items()
+            )
         tickets = self.state.tickets_of(slots) + 1
         self.state.start(slots, tickets, requests)
         self._send(slots, Verb.RESET, 0)
@@ -139,18 +142,20 @@ class Dispatcher:
     # Messages -------------------------------------------------------------------------
 
     def mail_actions(self, slots: Chosen, mailed: list[Any]) -> None:
-        """Send the parts of actions that have no place in the block."""
+        """Send the parts of actions that have no place in the block; a step follows."""
         rows = zip(slots.tolist(), zip(*mailed, strict=True), strict=True)
-        self._post_by_slot(
-            (slot, commands.MailedAction(self._index(slot), list(parts)))
-            for slot, parts in rows
-        )
+        with self.lifecycle.sending(more=True):
+            self._post_by_slot(
+                (slot, commands.MailedAction(self._index(slot), list(parts)))
+                for slot, parts in rows
+            )
 
     def assign(self, slot: int, task: Any) -> None:
         """Give a task to the slot's first episode that starts after what was sent."""
         message = commands.NextEpisode(self._index(slot), task=task)
-        self._post_by_slot([(slot, message)], with_command=False)
-        self.state.assigned[slot] = self.state.tickets.of(slot), task
+        with self.lifecycle.sending():
+            self._post_by_slot([(slot, message)], with_command=False)
+            self.state.assigned[slot] = self.state.tickets.of(slot), task
 
     def new_root(self, seed: int) -> None:
         """Have every worker count its episodes from zero, with this root seed."""
@@ -175,9 +180,9 @@ class Dispatcher:
         A worker that died after it finished must not spoil the results that are being
         received: the next wait reports it.
         """
-        message = commands.NewColumns(columns)
+        message, life = commands.NewColumns(columns), self.lifecycle
         for worker in range(len(self.executor.shards)):
-            with suppress(WorkerDied, WorkerHung):
+            with suppress(WorkerDied, WorkerHung), life.sending(life.state):
                 self.executor.post([(worker, message)])
 
     def _post_by_slot(
@@ -205,9 +210,12 @@ class Dispatcher:
         by_worker: dict[int, list[int]] = {}
         for slot in slots:
             by_worker.setdefault(worker_and_index(slot, shards)[0], []).append(slot)
-        question = Question(slots, by_worker, verb, payload)
+        number = commands.next_question_number()
+        question = Question(slots, by_worker, verb, payload, number)
         messages = {
-            worker: commands.Ask(verb, tuple(map(self._index, some)), payload(some))
+            worker: commands.Ask(
+                verb, tuple(map(self._index, some)), payload(some), number
+            )
             for worker, some in by_worker.items()
         }
         self.state.question_count += 1
@@ -217,6 +225,11 @@ class Dispatcher:
 
     def answers(self, question: Question, timeout: float | None) -> tuple[Any, ...]:
         """Wait for the answers, in the order of the question's slots."""
+        if self.executor.asked != question.number:
+            raise OrderError(
+                "these answers were taken already, or the workers were asked something "
+                "else since; take the answers to a question before you ask the next"
+            )
         with self._losing_the_answer(question):
             replies = self.executor.answers(question.by_worker, timeout)
         faults = [

@@ -303,8 +303,10 @@ class Pool(WorkersOwner):
         numbers, requests = episode_requests(chosen.tolist(), seeds, options, tasks)
         self._expire_views(chosen)
         if seed is not None:
-            self.seed = self._assignment.options.root_seed = root_seed(seed)
-            self._dispatcher.new_root(self.seed)
+            root = root_seed(seed)
+            with self._lifecycle.sending(more=True):
+                self.seed = self._assignment.options.root_seed = root
+                self._dispatcher.new_root(root)
         self._dispatcher.reset(chosen, numbers, requests)
         state.leave()
 
@@ -720,8 +722,9 @@ class Pool(WorkersOwner):
                 "or drain() first"
             )
         check_callable("sample_task", sample_task, TASK_SIGNATURE)
-        self._assignment.options.sample_task = sample_task
-        self._dispatcher.new_sample_task(sample_task)
+        with self._lifecycle.sending():
+            self._assignment.options.sample_task = sample_task
+            self._dispatcher.new_sample_task(sample_task)
 
     @property
     def copies(self) -> list[int]:

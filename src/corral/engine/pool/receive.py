@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -256,9 +256,9 @@ class Receiver:
 
     # Letters --------------------------------------------------------------------------
 
-    def _open_letters(self, letters: Sequence[Letter], slots: Chosen) -> None:
+    def _open_letters(self, letters: list[Letter], slots: Chosen) -> None:
         """Take in letters; raise the faults of the slots being received."""
-        self.inbox.add(letters)
+        self._add_letters(letters)
         details, of_slots = self.dispatcher.fault_details, self.inbox.of(slots)
         for letter in of_slots:
             if letter.restarted is not None and letter.restarted.kind == "raised":
@@ -270,10 +270,29 @@ class Receiver:
             error.step = self._results_except(slots, faults)
             raise error
 
+    def _add_letters(self, letters: list[Letter]) -> None:
+        """Keep letters, less those of results that Ctrl-C has kept from the caller."""
+        inbox = self.inbox
+        for letter in [one for one in inbox.letters.values() if self._is_void(one)]:
+            del inbox.letters[letter.slot]
+        inbox.add(one for one in letters if not self._is_void(one))
+        letters.clear()
+
+    def _is_void(self, letter: Letter) -> bool:
+        """Whether its slot has been sent another command since.
+
+        A fault is told all the same, unless that command has begun another episode.
+        """
+        state, ticket = self.dispatcher.state, letter.ticket
+        if ticket is None or ticket == state.tickets.word(letter.slot):
+            return False
+        return letter.fault is None or state.is_reset(letter.slot)
+
     def _faults(self, letters: list[Letter]) -> dict[int, Fault]:
         """The faults of slots by their letters; a reset must precede the next step."""
+        failed = [letter.slot for letter in letters if letter.fault is not None]
+        if failed:
+            self.dispatcher.state.stop(np.array(failed))
         found = self.inbox.take_faults(letters)
-        if found:
-            self.dispatcher.state.stop(np.array([*found]))
         complete = self.dispatcher.fault_details.of_exception
         return {slot: complete(fault) for slot, fault in found.items()}

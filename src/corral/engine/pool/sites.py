@@ -32,7 +32,7 @@ from corral.engine.pool.local import Build, LocalSetup, SiteCall, SiteReply, fau
 from corral.engine.pool.pool import Pool
 from corral.engine.pool.state import ACTING, OPEN, SENDING, Lifecycle
 from corral.engine.transport.mailbox import deadline_after
-from corral.engine.worker.commands import Ask, Verb
+from corral.engine.worker.commands import Ask, PickledAsk, Verb
 from corral.engine.worker.letters import Reply
 from corral.engine.worker.serialization import Unpacked, pack
 from corral.errors import CorralError, Fault, FaultError, OptionError, OrderError
@@ -128,7 +128,7 @@ class Sites:
         if self._recovery.recovered:
             # A call that was lost has rung too little or too often; nothing is pending.
             state.taken = self._executor.rings()
-        self._asked, self._results, self._faults = set(), {}, {}
+        calls: dict[int, SiteCall] = {}
         packed: dict[int, Any] = {}
         for arguments in each:
             if id(arguments) not in packed:
@@ -141,10 +141,12 @@ class Sites:
             call = SiteCall(
                 self._key, method, arguments, started, obs, kept, name=self._name
             )
-            self._pending[worker] = call
+            calls[worker] = call
+        self._lifecycle.state = SENDING
         # Kept there: after Ctrl-C these sites may be dropped while they are at work.
         self._lifecycle.drain_sites = self.drain
-        self._lifecycle.state = SENDING
+        self._asked, self._results, self._faults = set(), {}, {}
+        self._pending = calls  # under way, so that nobody waits for what is not sent
         if not self._executor.inline:
             self._post_all()
         if self._lifecycle.state == SENDING:
@@ -160,7 +162,7 @@ class Sites:
         """Send every worker its call; again, if it ended before it began."""
         while missing := self._pending.keys() - self._asked:
             # By what differs from worker to worker: usually all get the same message.
-            packed: dict[Any, bytes] = {}
+            packed: dict[Any, PickledAsk] = {}
             questions = {
                 worker: self._question(worker, packed) for worker in sorted(missing)
             }
@@ -171,7 +173,7 @@ class Sites:
             except FaultError as error:
                 self._lose(error)
 
-    def _question(self, worker: int, known: dict[Any, bytes]) -> Ask | bytes:
+    def _question(self, worker: int, known: dict[Any, PickledAsk]) -> Ask | PickledAsk:
         """The call of a worker; with what builds the site, if it has none.
 
         Args:
@@ -193,7 +195,7 @@ class Sites:
         key = (call.started, id(call.arguments)) if same else worker
         if key not in known:
             # Plain, since what users gave is packed: 10 µs, not 50.
-            known[key] = pickle.dumps(question)
+            known[key] = PickledAsk(question.number, pickle.dumps(question))
         return known[key]
 
     def _lose(self, error: FaultError) -> None:
@@ -233,7 +235,7 @@ class Sites:
         Raises:
             EnvError: an env raised, or a site did.
         """
-        if not self._pending:
+        if not self._is_at_work:
             raise OrderError("no call of these sites is pending; call start first")
         if self._lifecycle.state != ACTING:
             self._lifecycle.check()
@@ -258,9 +260,17 @@ class Sites:
 
     def drain(self) -> None:
         """Wait for a call that Ctrl-C has left pending, and drop its values."""
-        if self._pending:
+        if self._is_at_work:
             with suppress(CorralError):
                 self.finish()
+
+    @property
+    def _is_at_work(self) -> bool:
+        """Whether a call was started that is not finished."""
+        life = self._lifecycle
+        # The second after Ctrl-C between the last reply and the end of `finish`.
+        ours = life.state == ACTING and life.drain_sites == self.drain
+        return bool(self._pending) or ours
 
     def values(self) -> list[Any]:
         """What workers have returned to a call that raised an error, in any order."""
@@ -272,22 +282,30 @@ class Sites:
             self._run_here()
             return True
         try:
-            replies = self._executor.first_answers(lambda: monotonic() > deadline)
-            self._take(replies)
+            replies = self._executor.first_answers(
+                self._pending, lambda: monotonic() > deadline
+            )
         except FaultError as error:
-            self._take(self._executor.answered())
-            self._lose(error)
-            self._post_all()
+            self._take(self._executor.answered(self._pending))
+            with self._lifecycle.sending(ACTING):
+                self._lose(error)
+                self._post_all()
             return True
+        self._take(replies)
         return bool(replies)
 
     def _take(self, replies: dict[int, Reply]) -> None:
         for worker, reply in replies.items():
-            self._take_one(worker, reply)
+            with self._lifecycle.sending(ACTING):  # taken as a whole, and once
+                self._take_one(worker, reply)
+            complete = self._pool._dispatcher.fault_details.of_site
+            for fault in reply.restarted if isinstance(reply, SiteReply) else ():
+                self._recovery.env_rebuilt(complete(fault))
 
     def _take_one(self, worker: int, reply: Reply) -> None:
         """One worker is done."""
         del self._pending[worker]
+        self._executor.forget_answer(worker)
         self._executor.control.vitals[worker, SITE_CALLED] = 0.0
         state, pool, shard = self._state, self._pool, self._executor.shards[worker]
         complete = pool._dispatcher.fault_details.of_site
@@ -301,8 +319,6 @@ class Sites:
                 self._recovery.root_seed_set(reply.seed)
             if reply.obs:
                 pool._inbox.set_mailed_obs(shard, reply.obs)
-            for fault in reply.restarted:
-                self._recovery.env_rebuilt(complete(fault))
         if reply.faults:
             self._faults[worker] = [complete(fault) for fault in reply.faults]
         self._results[worker] = reply.values[0] if reply.values else None

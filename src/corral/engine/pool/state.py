@@ -17,7 +17,8 @@ from __future__ import annotations
 import os
 import sys
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from threading import get_ident
 from time import perf_counter
 from typing import Any, NoReturn, TypeVar
@@ -82,6 +83,29 @@ class Lifecycle:
         """The pool cannot be used any more."""
         self.state = CLOSED
         _open_pools.discard(self)
+
+    @contextmanager
+    def sending(self, back: str = OPEN, more: bool = False) -> Iterator[None]:
+        """Ctrl-C in here leaves it "sending", in which only `close` is safe.
+
+        For what cannot be done in one go. A signal handler may close it meanwhile.
+
+        Args:
+            back: the state after it.
+            more: whether a command follows at once, which ends the sending.
+        """
+        self.state = SENDING
+        try:
+            yield
+        except CorralError:  # refused, or a worker ended: nothing was sent in part
+            self._sent(back)
+            raise
+        if not more:
+            self._sent(back)
+
+    def _sent(self, back: str) -> None:
+        if self.state == SENDING:
+            self.state = back
 
     def check(self) -> None:
         """Raise unless the pool is open and used by the thread that owns it."""
@@ -283,9 +307,11 @@ class PoolState:
         """These slots' results are received."""
         if self._whole:
             self._spread()
+        count = len(slots)
+        # Plain statements, with no call between them that Ctrl-C could come after.
         self._pending[slots] = False
-        self.waiting -= len(slots)
-        self.taken = self.taken + len(slots) & TICKET_MASK
+        self.waiting -= count
+        self.taken = self.taken + count & TICKET_MASK
 
     def withdraw(self, slots: Chosen) -> None:
         """What these slots were sent last is not answered, and not sent again."""
@@ -311,6 +337,7 @@ class PoolState:
 
     def stop(self, slots: Chosen) -> None:
         """These slots failed and need a reset before their next step."""
+        self.unstarted = self.count  # until they are counted: Ctrl-C may come before
         self.started[slots] = False
         self.unstarted = self.count - int(np.count_nonzero(self.started))
 

@@ -9,6 +9,9 @@ Guarantees:
       can still be fetched from the other.
     - A post that timed out or was interrupted by Ctrl-C is not torn: its rest goes out
       first with the next post.
+    - A message stays in the `inbox` until its reader deletes it there, with the plain
+      statement that also stores it. Python runs signal handlers between calls and at
+      the ends of loops, so Ctrl-C does not come between plain statements.
 Assumes:
     - Each end belongs to one thread.
     - Both ends trust each other: fetching unpickles.
@@ -64,6 +67,9 @@ class _Transfer:
 class Mailbox:
     """One end, between two processes.
 
+    Attributes:
+        inbox: What has arrived and was not fetched, pickled.
+
     Example:
         >>> ours, theirs = (Mailbox(end) for end in Mailbox.pair())
         >>> ours.post({"seed": 3})
@@ -78,7 +84,7 @@ class Mailbox:
         connection.setblocking(False)
         self._connection = connection
         self._outbox: deque[_Transfer] = deque()
-        self._inbox: deque[bytearray] = deque()
+        self.inbox: deque[bytearray] = deque()
         self._ended = False
         self._part = _Transfer(bytearray(_LENGTH.size), is_length=True)
 
@@ -135,13 +141,21 @@ class Mailbox:
             MailboxClosed: the other end is gone and nothing is left to read.
             TimeoutError: no whole message arrived in time.
         """
+        self._await_message(timeout)
+        return pickle.loads(self.inbox.popleft())
+
+    def first(self, timeout: float | None = None) -> Any:
+        """The same, but the message stays until `del mailbox.inbox[0]`."""
+        self._await_message(timeout)
+        return pickle.loads(self.inbox[0])
+
+    def _await_message(self, timeout: float | None) -> None:
         deadline = deadline_after(timeout)
-        while not self._inbox:
+        while not self.inbox:
             if self._ended:
                 raise MailboxClosed("the other end of the mailbox is gone")
             if not self._receive() and not self._wait(select.POLLIN, deadline):
                 raise TimeoutError("the other end of the mailbox did not answer")
-        return pickle.loads(self._inbox.popleft())
 
     def hang_up(self) -> None:
         """Let the other end read what was posted, and no more; idempotent.
@@ -201,9 +215,9 @@ class Mailbox:
             self._part = _Transfer(bytearray(size))
         else:
             assert isinstance(part.data, bytearray)
-            if not self._inbox or self._inbox[-1] is not part.data:
-                self._inbox.append(part.data)
-            self._part = _Transfer(bytearray(_LENGTH.size), is_length=True)
+            following = _Transfer(bytearray(_LENGTH.size), is_length=True)
+            self.inbox += (part.data,)  # plain statements: both, or none
+            self._part = following
 
     def _wait(self, events: int, deadline: float) -> bool:
         """Wait until the socket is ready for one of the events; False if it is late."""
@@ -225,10 +239,14 @@ class LocalMailbox:
         inbox: what this end fetches.
         outbox: what the other end fetches.
         closed: set once one of the ends was closed.
+
+    Attributes:
+        inbox: What has arrived and was not fetched.
     """
 
     def __init__(self, inbox: Messages, outbox: Messages, closed: Event) -> None:
-        self._inbox, self._outbox, self._closed = inbox, outbox, closed
+        self._arriving, self._outbox, self._closed = inbox, outbox, closed
+        self.inbox: deque[object] = deque()
 
     @classmethod
     def pair(cls) -> tuple[LocalMailbox, LocalMailbox]:
@@ -238,7 +256,7 @@ class LocalMailbox:
 
     def other(self) -> LocalMailbox:
         """The other end."""
-        return LocalMailbox(self._outbox, self._inbox, self._closed)
+        return LocalMailbox(self._outbox, self._arriving, self._closed)
 
     def post(self, message: object, timeout: float | None = None) -> None:
         """Hand a message to the other end; never blocks."""
@@ -254,19 +272,27 @@ class LocalMailbox:
 
     def fetch(self, timeout: float | None = None) -> Any:
         """Wait for one message."""
-        try:
-            message = self._inbox.get(timeout=timeout)
-        except queue.Empty:
-            raise TimeoutError("the other end of the mailbox did not answer") from None
-        if message is _CLOSED:
-            self._inbox.put(_CLOSED)  # for the next fetch
-            raise MailboxClosed("the mailbox is closed")
+        message = self.first(timeout)
+        del self.inbox[0]
         return message
+
+    def first(self, timeout: float | None = None) -> Any:
+        """The same, but the message stays until `del mailbox.inbox[0]`."""
+        while not self.inbox:
+            try:
+                # Both in one call: Ctrl-C must not come between.
+                self.inbox.extend(map(self._arriving.get, (True,), (timeout,)))
+            except queue.Empty:
+                late = TimeoutError("the other end of the mailbox did not answer")
+                raise late from None
+        if self.inbox[0] is _CLOSED:  # also for the next fetch
+            raise MailboxClosed("the mailbox is closed")
+        return self.inbox[0]
 
     def close(self) -> None:
         """Close both ends, since they are one object; idempotent."""
         self._closed.set()
-        self._inbox.put(_CLOSED)
+        self._arriving.put(_CLOSED)
         self._outbox.put(_CLOSED)
 
 

@@ -11,9 +11,10 @@ mailbox, announced by a MAIL entry so that it keeps its place::
 from __future__ import annotations
 
 import enum
+import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,17 +68,31 @@ STEP_ALL_ENTRIES = ENTRIES[Verb.STEP_ALL]
 MAIL_ENTRY = entry(Verb.MAIL)
 
 
+# From 1.
+next_question_number = itertools.count(1).__next__
+
+
 @dataclass(frozen=True, slots=True)
 class Ask:
     """A question; the worker answers with a Reply.
 
     Attributes:
         verb: call | get_attr | set_attr | apply | run | site | close
+        number: Comes back with the answer. The caller waits for the answer to its
+            latest question and drops others, for instance after Ctrl-C.
     """
 
     verb: str
     indexes: tuple[int, ...] = ()
     payload: Any = None
+    number: int = field(default_factory=next_question_number)
+
+
+class PickledAsk(NamedTuple):
+    """A question that is pickled already, once for many workers."""
+
+    number: int
+    data: bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from typing import Any
 
 from corral.engine.layout.columns import FINAL_ROW, Columns
 from corral.engine.layout.info_copy import owned_info
+from corral.engine.layout.plan import Tickets
 from corral.engine.worker.letters import Letter, packed_part
 from corral.engine.worker.record import HAS_INFOS
 from corral.engine.worker.step_results import counted
@@ -32,6 +33,7 @@ class InfoWriter:
         recorder: May write infos by itself.
         inform: Called when infos were written.
         send: Called with each letter.
+        tickets: The shard's.
         is_relieved: Whether the recorder writes infos by itself.
         drafts: By slot of the shard, until they are posted.
     """
@@ -44,6 +46,7 @@ class InfoWriter:
     recorder: Any
     inform: Callable[[], object]
     send: Callable[[Letter], None]
+    tickets: Tickets
     is_relieved: bool = False
     drafts: dict[int, Letter] = field(default_factory=dict)
     # The plan that the recorder was last asked to write infos by.
@@ -111,7 +114,10 @@ class InfoWriter:
 
     def letter(self, index: int) -> Letter:
         """The slot's next letter, to be added to."""
-        return self.drafts.setdefault(index, Letter(self.slots[index]))
+        if index not in self.drafts:
+            ticket = self.tickets.word(index)
+            self.drafts[index] = Letter(self.slots[index], ticket=ticket)
+        return self.drafts[index]
 
     def packed_part(self, value: Any) -> Any:
         """Part of a letter."""

@@ -37,6 +37,8 @@ class Letter:
 
     Attributes:
         restarted: What went wrong before the env was built again.
+        ticket: The command that it is an outcome of, as a word of the block; None if
+            the caller wrote the letter itself.
     """
 
     slot: int
@@ -46,6 +48,7 @@ class Letter:
     final_obs: list[Any] | None = None
     fault: Fault | None = None
     restarted: Fault | None = None
+    ticket: int | None = None
 
     def prepare(self) -> None:
         """Make its faults fit to travel."""
@@ -58,7 +61,7 @@ class Letter:
 
     def failed(self, fault: Fault) -> Letter:
         """What is sent instead."""
-        return Letter(self.slot, fault=fault)
+        return Letter(self.slot, fault=fault, ticket=self.ticket)
 
 
 def merged(letter: Letter, earlier: Letter) -> Letter:
@@ -84,12 +87,14 @@ class Reply:
     Attributes:
         slots: Whose values they are.
         rings: How often the bell announces it, where it does.
+        number: The question's.
     """
 
     values: list[Any]
     faults: list[Fault]
     slots: tuple[int, ...] = ()
     rings: int = 1
+    number: int = 0
 
     def prepare(self) -> None:
         """Make its faults fit to travel; the caller gets them instead of values."""
@@ -104,7 +109,7 @@ class Reply:
 
     def failed(self, fault: Fault) -> Reply:
         """What is sent instead."""
-        return Reply([], [fault])
+        return Reply([], [fault], number=self.number)
 
 
 @dataclass(slots=True)
@@ -343,12 +348,15 @@ class SealedMessage:
     constructor that refuses. Unsealed it would be lost, and the pool would wait for it.
     """
 
-    __slots__ = ("_about", "_data", "_pid")
+    __slots__ = ("_about", "_data", "_number", "_pid")
 
     def __init__(self, message: Letter | Reply) -> None:
-        self._about: int | tuple[int, ...] = (
-            message.slot if isinstance(message, Letter) else message.slots
-        )
+        self._about: int | tuple[int, ...]
+        self._number: int | None
+        if isinstance(message, Letter):
+            self._about, self._number = message.slot, message.ticket
+        else:
+            self._about, self._number = message.slots, message.number
         self._pid = os.getpid()
         plain = getattr(message, "plain", False)
         self._data = _plainly(message) if plain else cloudpickle.dumps(message)
@@ -360,9 +368,9 @@ class SealedMessage:
         except (Exception, SystemExit) as error:
             what, about = "unpickling what it sent", self._about
             if isinstance(about, int):
-                return Letter(
-                    about, fault=describe(error, what, about, worker, self._pid)
-                )
+                fault = describe(error, what, about, worker, self._pid)
+                return Letter(about, fault=fault, ticket=self._number)
             slot = about[0] if len(about) == 1 else None
-            return Reply([], [describe(error, what, slot, worker, self._pid)])
+            fault = describe(error, what, slot, worker, self._pid)
+            return Reply([], [fault], number=self._number or 0)
         return message

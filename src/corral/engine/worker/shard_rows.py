@@ -145,6 +145,7 @@ class ShardRows:
             recorder=self._new_recorder(ring=endpoint.ring),
             inform=endpoint.informer(),
             send=endpoint.send,
+            tickets=self.tickets,
         )
         return Outlet(endpoint.ring, info_writer)
 

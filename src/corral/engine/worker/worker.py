@@ -211,6 +211,7 @@ class Worker:
                 shard.plan.options.sample_task = sample_task
             case Ask():
                 reply = self.answer(message)
+                reply.number = message.number
                 # Before the caller has the reply, and may want a step in time.
                 self.mark(plan.STEPPING)
                 self.endpoint.send(reply)
