@@ -94,7 +94,7 @@ def test_the_new_env_answers_as_the_mode_says(mode: Any, asked: list[str]) -> No
     shard = Recorded(1, {})
     assert answered(shard, mode) is None
     assert shard.asked == ["rebuild", "lose_episode", *asked]
-    assert shard.marks == [CONSTRUCTING, CONSTRUCTING, STEPPING]
+    assert shard.marks == [CONSTRUCTING, STEPPING]
     waits = mode in (autoreset.NEXT_STEP, autoreset.OFF)
     assert bool(shard.care[1] & EPISODE_OVER) == waits
 

@@ -108,8 +108,9 @@ def answered_anew(
         command = "construct"
         try:
             shard.mark(CONSTRUCTING)
-            time.sleep(delay)
-            shard.mark(CONSTRUCTING)
+            if delay:  # not for 0: that gives the core away all the same
+                time.sleep(delay)
+                shard.mark(CONSTRUCTING)
             shard.envs.rebuild(index)
             shard.mark(STEPPING)
             # The caller's own reset is repeated as it was.
