@@ -114,6 +114,9 @@ def test_one_that_fails_again_is_built_again_until_the_budget_is_spent() -> None
     assert shard.asked.count("rebuild") == 3 and shard.asked.count("begin") == 2
     assert [type(one) for one in shard.guarded] == [OSError, KeyError, KeyError]
     assert shard.options.restarts is not None and shard.options.restarts.count(5) == 3
+    # The deadline of a constructor begins again after the wait for a second restart.
+    late = [CONSTRUCTING, CONSTRUCTING, STEPPING]
+    assert shard.marks == [CONSTRUCTING, *late, *late]
 
 
 def test_a_rebuilt_env_with_other_spaces_ends_it_with_restarts_left() -> None:
