@@ -76,7 +76,7 @@ class WorkerOutput:
         """Do the work, unless the thread keeps the lock for longer."""
         acquired = list[bool]()
         try:
-            # Noted in the same call: Ctrl-C after it must not leave the lock to nobody.
+            # Noted in the same call: after Ctrl-C the lock would stay taken.
             acquired.extend(map(self._lock.acquire, (True,), (seconds,)))
             if acquired[0]:
                 work()

@@ -146,7 +146,7 @@ class Sites:
         # Kept there: after Ctrl-C these sites may be dropped while they are at work.
         self._lifecycle.drain_sites = self.drain
         self._asked, self._results, self._faults = set(), {}, {}
-        self._pending = calls  # under way, so that nobody waits for what is not sent
+        self._pending = calls  # last: what is pending is waited for
         if not self._executor.inline:
             self._post_all()
         if self._lifecycle.state == SENDING:
