@@ -441,14 +441,17 @@ class SignalledExecutor(Executor):
         """Put the first message of a mailbox where it belongs."""
         if isinstance(message, SealedMessage):
             message = message.open(link.worker)
-        is_letter = isinstance(message, Letter)
-        # Plain statements from here on: Ctrl-C comes before or after all of them, so a
-        # message is counted, kept and deleted once.
-        link.fetched = link.fetched + 1 & TICKET_MASK
-        if is_letter:
-            self._inbox += (message,)
+        letters: list[Letter] = []
+        replies: dict[int, Reply] = {}
+        if isinstance(message, Letter):
+            letters.append(message)
         elif message.number == link.question:
-            self._replies[link.worker] = message
+            replies[link.worker] = message
+        # Plain statements from here on, without a branch: Ctrl-C comes before or after
+        # all of them, so a message is counted, kept and deleted once.
+        link.fetched = link.fetched + 1 & TICKET_MASK
+        self._inbox += letters
+        self._replies |= replies
         del link.mailbox.inbox[0]
 
     def last_letters(self, worker: int) -> Sequence[Letter]:
