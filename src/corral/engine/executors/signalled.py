@@ -13,7 +13,7 @@ import math
 import sys
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from typing import Any
 
@@ -65,8 +65,6 @@ INTERRUPTED = (
 
 class SignalledExecutor(Executor):
     """What threads and processes have in common, on the parent's side."""
-
-    asked = 0
 
     def __init__(self, assignment: Assignment, plan: ControlPlan) -> None:
         self._assignment = assignment
@@ -349,19 +347,24 @@ class SignalledExecutor(Executor):
                 self.check_workers()
             self._replies.pop(worker, None)
             # From here on, a late answer to another question is dropped.
-            self._links[worker].question = self.asked = questions[worker].number
+            self._links[worker].question = questions[worker].number
             self._post_packed(worker, packed[worker])
             yield worker
 
+    def is_asked(self, worker: int, number: int) -> bool:
+        """Whether this is the question that a worker's answer is waited for."""
+        return self._links[worker].question == number
+
     def answers(
-        self, workers: Iterable[int], timeout: float | None
+        self, workers: Collection[int], timeout: float | None
     ) -> dict[int, Reply]:
         """Wait for the answers; letters that arrive meanwhile are kept."""
         deadline = deadline_after(timeout)
         for worker in workers:
             while worker not in self._replies:
                 self._sort_next(self._links[worker], deadline - time.monotonic())
-        self.asked = 0
+        for worker in workers:
+            self._links[worker].question = 0
         return {worker: self._replies.pop(worker) for worker in workers}
 
     def is_busy(self, worker: int) -> bool:
