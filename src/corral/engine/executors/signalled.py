@@ -56,10 +56,10 @@ BUSY_HEALTH_CHECK_SECONDS = 0.001
 WORKER_SPIN_SECONDS = 50e-6
 # The same for the parent, which spins only where it has a core for itself.
 PARENT_SPIN_SECONDS = 400e-6
-CLOSED_MEANWHILE = "this pool was closed while it was waiting"
+CLOSED_MEANWHILE = "this pool or crew was closed while it was waiting"
 INTERRUPTED = (
-    "Ctrl-C interrupted this pool while it was sending, so the results that it waits "
-    "for will not come; close it and make a new one"
+    "Ctrl-C interrupted this pool or crew while it was sending, so the results that it "
+    "waits for will not come; close it and make a new one"
 )
 
 
