@@ -1,6 +1,6 @@
 """What ended a run, and the command that continues it.
 
-    slot 3, worker 1, pid 4711: ZeroDivisionError in step: division by zero
+    slot 3, worker 1: ZeroDivisionError in step: division by zero
     At my_env.py, line 12, in step: return force / self.mass
     ...
     Traceback   runs/arm/first/error.txt
