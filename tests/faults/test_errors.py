@@ -32,10 +32,11 @@ from faulty_env import (
 )
 
 import corral
+from corral import dropin
 from corral.api.gymnasium.errors import CallPending
 from corral.engine.faults.report import error_for
-from corral.errors import (
 from corral.engine.worker import letters
+from corral.errors import (
     CorralError,
     EnvError,
     Fault,
@@ -463,7 +464,6 @@ def test_so_does_a_worker_that_hangs() -> None:
     ]
 
 
-def test_so_do_actions_of_another_shape() -> None:
 def test_last_output_of_a_crash_has_no_frames_of_ours_but_a_traceback_has() -> None:
     ours = f'File "{letters.__file__}", line'
     output = [
@@ -479,6 +479,7 @@ def test_last_output_of_a_crash_has_no_frames_of_ours_but_a_traceback_has() -> N
     assert said[2 : 2 + len(output)] == [f"    {line}" for line in output]
 
 
+def test_so_do_actions_of_another_shape() -> None:
     pool = pool_of("step", boom, backend="serial", workers=None)
     assert said_by(pool, np.zeros((2, 3))) == [
         "actions has shape (2, 3); expected (2,): one for each of 2 slots"
@@ -519,6 +520,31 @@ def test_next_steps_name_processes_where_the_pool_has_none(backend: str) -> None
         corral.map(lambda _: boom(), [0], backend=backend)
     again = '  run such items again: backend="process", on_fault="restart"'
     assert again in str(of_item.value).splitlines()
+
+
+@pytest.mark.parametrize(
+    ("here", "apart"),
+    [("DummyVecEnv", "SubprocVecEnv"), ("SyncVectorEnv", "AsyncVectorEnv")],
+)
+def test_next_steps_name_the_other_drop_in_in_place_of_a_backend(
+    here: str, apart: str
+) -> None:
+    if here == "DummyVecEnv":
+        pytest.importorskip("stable_baselines3", reason="its drop-ins need it")
+    envs = getattr(dropin, here)([lambda: Faulty("step", boom)])
+    with pytest.raises(ZeroDivisionError) as caught:
+        envs.reset()
+        envs.step(np.array([FAIL]))
+    envs.close()
+    assert f'  continue after errors: {apart}(..., on_fault="restart")' in cause(caught)
+    with pytest.raises(ZeroDivisionError) as caught:
+        getattr(dropin, apart)([lambda: Faulty("construct", boom)])
+    assert f"  debug it in your own process: {here}" in cause(caught)
+
+
+def cause(caught: pytest.ExceptionInfo[Any]) -> list[str]:
+    """The lines of what caused an error."""
+    return str(caught.value.__cause__).splitlines()
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

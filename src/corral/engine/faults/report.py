@@ -110,10 +110,13 @@ _KINDS: dict[str, type[FaultError]] = {
 # Words --------------------------------------------------------------------------------
 
 
-def message_for(fault: Fault, syntax: str | None = "python") -> str:
+def message_for(
+    fault: Fault, syntax: str | None = "python", error: str = "error"
+) -> str:
     """The text of an error: what happened, where, which values, and the next steps.
 
-    Options are written in the user's syntax; without one there are no next steps.
+    Options are written in the user's syntax; without one there are no next steps. See
+    `advice_for`.
     """
     mistake = mistake_in(fault)
     if mistake is not None:
@@ -122,7 +125,8 @@ def message_for(fault: Fault, syntax: str | None = "python") -> str:
             return first  # the caller's own mistake, whatever the env was at
     else:
         first = _what_happened(fault)
-    steps = [] if syntax is None else [f"  {one}" for one in advice_for(fault, syntax)]
+    advice = () if syntax is None else advice_for(fault, syntax, error)
+    steps = [f"  {one}" for one in advice]
     steps = ["Next steps:", *steps] if steps else []
     return "\n".join([first, *_episode(fault), *_worker(fault), *steps])
 
