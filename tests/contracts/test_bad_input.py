@@ -246,6 +246,18 @@ def test_actions_that_do_not_fit_are_named_and_not_sent(
     assert_still_works(pool, right)
 
 
+@pytest.mark.parametrize("backend", ["serial"])
+@pytest.mark.parametrize("raw", [[1, 2], [1] * 4, ""])
+def test_raw_actions_that_are_not_one_for_each_slot_are_not_sent(
+    make_pool: MakePool, raw: Any
+) -> None:
+    pool = make_pool(Echo, 3)
+    pool.reset()
+    with pytest.raises(SpaceMismatch, match="one for each of 3 slots"):
+        pool.send_raw(raw)
+    assert_still_works(pool, [1, 1, 1])
+
+
 def test_parts_of_an_action_are_named_by_their_path(make_pool: MakePool) -> None:
     pool = make_pool(Mixed, 2)
     pool.reset()

@@ -32,8 +32,10 @@ from faulty_env import (
 )
 
 import corral
+from corral import dropin
 from corral.api.gymnasium.errors import CallPending
 from corral.engine.faults.report import error_for
+from corral.engine.worker import letters
 from corral.errors import (
     CorralError,
     EnvError,
@@ -202,7 +204,8 @@ def check_place(fault: Fault, text: str, backend: str) -> None:
     building = fault.kind != "start" and fault.command in ("construct", "start")
     assert fault.slot == (None if building else 1)
     assert fault.worker == (0 if backend == "serial" else 1)
-    assert fault.pid is not None and f"pid {fault.pid}" in text
+    assert fault.pid is not None
+    assert (f"pid {fault.pid}" in text) == (fault.kind in ("died", "hung"))
     assert (fault.pid == os.getpid()) == (backend != "process")
     assert f"worker {fault.worker}" in text
 
@@ -416,7 +419,7 @@ REPRODUCE = "  replay: error.fault.save(path), corral.replay(path)"
 
 def test_an_env_that_raises_says_what_where_and_what_to_do() -> None:
     assert said_by(pool_of("step", boom), [FINE, FINE], [FINE, FAIL]) == [
-        "slot 1, worker 0, pid 9: ZeroDivisionError in step: boom",
+        "slot 1, worker 0: ZeroDivisionError in step: boom",
         *EPISODE,
         *OUTPUT,
         "Next steps:",
@@ -461,6 +464,21 @@ def test_so_does_a_worker_that_hangs() -> None:
     ]
 
 
+def test_last_output_of_a_crash_has_no_frames_of_ours_but_a_traceback_has() -> None:
+    ours = f'File "{letters.__file__}", line'
+    output = [
+        "Fatal Python error: Segmentation fault",
+        '  File "robot.py", line 3 in step',
+        f"  {ours} 4 in serve",
+        f"  {ours} 5, in serve",
+        "    handle(entry)",
+    ]
+    fault = Fault("died", "step", signal_name="SIGSEGV", output="\n".join(output))
+    said = str(error_for(fault)).splitlines()
+    del output[2]
+    assert said[2 : 2 + len(output)] == [f"    {line}" for line in output]
+
+
 def test_so_do_actions_of_another_shape() -> None:
     pool = pool_of("step", boom, backend="serial", workers=None)
     assert said_by(pool, np.zeros((2, 3))) == [
@@ -471,8 +489,8 @@ def test_so_do_actions_of_another_shape() -> None:
 def test_so_does_a_factory_that_fails() -> None:
     with pytest.raises(StartError) as caught:
         pool_of("construct", boom)
-    assert re.sub(r"pid \d+", "pid 9", str(caught.value)).splitlines() == [
-        "slot 1, worker 0, pid 9 could not be built: ZeroDivisionError: boom",
+    assert str(caught.value).splitlines() == [
+        "slot 1, worker 0 could not be built: ZeroDivisionError: boom",
         "Pool seed: 7",
         "Last output:",
         "    last words in construct",
@@ -502,6 +520,31 @@ def test_next_steps_name_processes_where_the_pool_has_none(backend: str) -> None
         corral.map(lambda _: boom(), [0], backend=backend)
     again = '  run such items again: backend="process", on_fault="restart"'
     assert again in str(of_item.value).splitlines()
+
+
+@pytest.mark.parametrize(
+    ("here", "apart"),
+    [("DummyVecEnv", "SubprocVecEnv"), ("SyncVectorEnv", "AsyncVectorEnv")],
+)
+def test_next_steps_name_the_other_drop_in_in_place_of_a_backend(
+    here: str, apart: str
+) -> None:
+    if here == "DummyVecEnv":
+        pytest.importorskip("stable_baselines3", reason="its drop-ins need it")
+    envs = getattr(dropin, here)([lambda: Faulty("step", boom)])
+    with pytest.raises(ZeroDivisionError) as caught:
+        envs.reset()
+        envs.step(np.array([FAIL]))
+    envs.close()
+    assert f'  continue after errors: {apart}(..., on_fault="restart")' in cause(caught)
+    with pytest.raises(ZeroDivisionError) as caught:
+        getattr(dropin, apart)([lambda: Faulty("construct", boom)])
+    assert f"  debug it in your own process: {here}" in cause(caught)
+
+
+def cause(caught: pytest.ExceptionInfo[Any]) -> list[str]:
+    """The lines of what caused an error."""
+    return str(caught.value.__cause__).splitlines()
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -267,6 +267,26 @@ def test_the_other_worker_is_never_touched(make_pool) -> None:
     assert step.obs[2:, 1].tolist() == [2, 2]
 
 
+def test_answers_of_a_worker_that_was_replaced_are_refused(make_pool) -> None:
+    pool = make_pool(step_timeout=None)
+    pool.reset()
+    lost = pool.ask_async("get_attr", [0], lambda _: "metadata")
+    pool.send(actions(s0=KILL))
+    pool.recv()
+    with pytest.raises(OrderError, match="replaced"):
+        pool.answers(lost)
+    assert len(pool.get_attr("metadata")) == 4
+
+
+def test_answers_of_a_worker_that_stays_are_kept(make_pool) -> None:
+    pool = make_pool(step_timeout=None)
+    pool.reset()
+    question = pool.ask_async("get_attr", [3], lambda _: "metadata")
+    pool.send(actions(s0=KILL))
+    pool.recv()
+    assert pool.answers(question) == (Fragile.metadata,)
+
+
 def test_survivors_go_on_while_a_worker_is_replaced(make_pool) -> None:
     pool = make_pool(step_timeout=None)
     pool.reset()

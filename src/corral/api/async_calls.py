@@ -129,6 +129,8 @@ class VectorCalls(AsyncCalls):
     num_envs: int
     # Whether the replaced class logs every error before it raises the last one.
     _logs_faults = False
+    # How its users write options; see `advice_for`.
+    _syntax = "python"
 
     def get_attr(self, name: str) -> tuple[Any, ...]:
         """Read an attribute of every env; a method is called, as in Gymnasium."""
@@ -142,7 +144,7 @@ class VectorCalls(AsyncCalls):
         self._pending = None
         if self._logs_faults and error.faults:
             log_faults(error.faults)
-        raise_last_env_exception(error)
+        raise_last_env_exception(error, self._syntax)
 
     def close_extras(
         self, timeout: float | None = None, terminate: bool = False, **_: Any

@@ -76,6 +76,27 @@ def test_a_fault_is_raised_with_the_results_of_the_others(parts):
         parts.state.check_sendable(parts.state.all, started=True)
 
 
+@pytest.mark.parametrize("began_anew", [True, False])
+def test_a_fault_that_was_not_told_is_void_once_another_episode_began(
+    parts, began_anew
+):
+    parts.step_all()
+    fault = Fault(kind="raised", command="step", slot=2, worker=1)
+    late = Letter(2, fault=fault, ticket=parts.state.tickets.word(2))
+    parts.state.take_all()  # Ctrl-C: the caller has got neither this nor the next
+    if began_anew:
+        parts.dispatcher.reset(parts.state.all, [-1] * SLOTS, {})
+        parts.state.take(parts.state.all)
+    parts.step_all()
+    parts.finish(*range(SLOTS))
+    parts.executor.inbox = [late]
+    if began_anew:
+        assert parts.receiver.take(None, True, False).valid.all()
+    else:
+        with pytest.raises(EnvError):
+            parts.receiver.take(None, True, False)
+
+
 def test_a_letter_waits_for_the_slot_that_it_is_about(parts):
     parts.step_all()
     parts.finish(*range(SLOTS))

@@ -20,11 +20,13 @@ from corral.engine.adapters.factories import one_per_slot
 from corral.engine.keywords import check_count, checked_keywords
 from corral.engine.layout.codec import codec_for
 from corral.engine.pool import Pool
-from corral.errors import OptionError, StartError
+from corral.errors import FaultError, OptionError
 
 
 class _DropIn(CorralVectorEnv):
     """Passes actions of a wrong shape to the env, as Gymnasium does."""
+
+    _syntax = "gymnasium"
 
     def _open(
         self,
@@ -42,8 +44,8 @@ class _DropIn(CorralVectorEnv):
             pool, batched = open_pool(
                 self.env_fns, None, autoreset_mode, observation_mode, **options
             )
-        except StartError as error:
-            raise_env_exception(error)
+        except FaultError as error:
+            raise_env_exception(error, self._syntax)
         CorralVectorEnv.__init__(self, pool, batched, mode, copy, options.get("seed"))
 
     def _sent_raw(self, actions: Any) -> bool:
@@ -73,7 +75,7 @@ class AsyncVectorEnv(_DropIn):
         onward=Pool,
         refused={
             "autoreset": "it is called autoreset_mode here",
-            "backend": "it always uses processes; see corral.make",
+            "backend": "it always uses processes; use SyncVectorEnv, or corral.make",
         },
     )
     def __init__(
@@ -125,7 +127,7 @@ class SyncVectorEnv(_DropIn):
         onward=Pool,
         refused={
             "autoreset": "it is called autoreset_mode here",
-            "backend": "it always runs in the caller; see corral.make",
+            "backend": "it always runs here; use AsyncVectorEnv, or corral.make",
         },
     )
     def __init__(

@@ -20,6 +20,7 @@ from corral.errors import (
     CorralError,
     EnvError,
     Fault,
+    FaultError,
     OrderError,
     SpaceMismatch,
     StartError,
@@ -53,25 +54,34 @@ class ActionTypeError(SpaceMismatch, TypeError):
     """One action was given for many slots."""
 
 
-def raise_env_exception(error: CorralError) -> NoReturn:
-    """Raise the env's own exception with ours as its cause; ours if it has none."""
+def raise_env_exception(error: CorralError, syntax: str = "python") -> NoReturn:
+    """Raise the env's own exception with ours as its cause; ours if it has none.
+
+    With next steps in the syntax of the API, as `advice_for` knows them.
+    """
     own = error.fault.exception if isinstance(error, (EnvError, StartError)) else None
     if own is None or error.fault is None:
-        raise error from error.__cause__
+        raise _told(error, syntax) from error.__cause__
     # Under serial the env's exception is our cause already: avoid a circle.
     if error.__cause__ is own:
         error.__cause__ = None
-    error.args = (message_for(error.fault, "cause"),)
-    raise own from error
+    raise own from _told(error, syntax, "error.__cause__")
 
 
-def raise_last_env_exception(error: CorralError) -> NoReturn:
+def _told(error: CorralError, syntax: str, name: str = "error") -> CorralError:
+    """The error, with the next steps of an API."""
+    if isinstance(error, FaultError):
+        error.args = (message_for(error.fault, syntax, name),)
+    return error
+
+
+def raise_last_env_exception(error: CorralError, syntax: str) -> NoReturn:
     """The same; of several envs, Gymnasium raises the exception of the last."""
     if len(error.faults) > 1 and isinstance(error, EnvError):
         step = error.step
         error = one_error_for(error.faults, -1)
         error.step = step
-    raise_env_exception(error)
+    raise_env_exception(error, syntax)
 
 
 def log_faults(faults: Sequence[Fault]) -> None:
@@ -98,20 +108,21 @@ class WorkerGone(WorkerDied, EOFError, BrokenPipeError, ConnectionResetError):
     """
 
 
-def raise_for(error: CorralError) -> NoReturn:
+def raise_for(error: CorralError, syntax: str = "python") -> NoReturn:
     """Raise what Stable-Baselines3 would raise; Corral's error is the cause, or itself.
 
     An env's own exception is raised if it can be rebuilt.
     """
     if isinstance(error, WorkerDied):
-        raise WorkerGone(str(error), error.fault) from error.__cause__
-    raise_env_exception(error)
+        said = message_for(error.fault, syntax)
+        raise WorkerGone(said, error.fault) from error.__cause__
+    raise_env_exception(error, syntax)
 
 
 @contextmanager
-def translated() -> Iterator[None]:
+def translated(syntax: str = "python") -> Iterator[None]:
     """Raise Corral's errors as Stable-Baselines3's."""
     try:
         yield
     except CorralError as error:
-        raise_for(error)
+        raise_for(error, syntax)

@@ -22,6 +22,8 @@ from corral.engine.pool import Pool
 class _LenientVecEnv(CorralVecEnv):
     """Passes actions of a wrong shape to the env, as Stable-Baselines3 does."""
 
+    _syntax = "sb3"
+
     def _sent_raw(self, actions: Any) -> bool:
         return not isinstance(actions, dict) and sent_raw(self.pool, lambda: actions)
 
@@ -40,7 +42,10 @@ class SubprocVecEnv(_LenientVecEnv):
 
     @checked_keywords(
         onward=Pool,
-        refused={**FIXED, "backend": "it always uses processes; see corral.make_sb3"},
+        refused={
+            **FIXED,
+            "backend": "it always uses processes; use DummyVecEnv, or corral.make_sb3",
+        },
     )
     def __init__(
         self,
@@ -52,7 +57,7 @@ class SubprocVecEnv(_LenientVecEnv):
         options["innermost"] = (reach.patched, reach.own_copy)
         options["own_processes"] = True
         fns = one_per_slot(env_fns)
-        super().__init__(open_pool(fns, backend="process", **options))
+        super().__init__(open_pool(fns, backend="process", syntax="sb3", **options))
 
 
 class DummyVecEnv(_LenientVecEnv):
@@ -65,7 +70,11 @@ class DummyVecEnv(_LenientVecEnv):
 
     @checked_keywords(
         onward=Pool,
-        refused={**FIXED, "backend": "it always runs here; see corral.make_sb3"},
+        refused={
+            **FIXED,
+            "backend": "it always runs here; use SubprocVecEnv, or corral.make_sb3",
+        },
     )
     def __init__(self, env_fns: Sequence[Factory], **options: Any) -> None:
-        super().__init__(open_pool(one_per_slot(env_fns), backend="serial", **options))
+        fns = one_per_slot(env_fns)
+        super().__init__(open_pool(fns, backend="serial", syntax="sb3", **options))

@@ -37,6 +37,9 @@ Indices = int | Iterable[int] | None
 class CorralVecEnv(PoolAttributes, VecEnv):  # type: ignore[misc]
     """Stable-Baselines3's vector API over a pool; made by `corral.make_sb3`."""
 
+    # How its users write options; see `advice_for`.
+    _syntax = "python"
+
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
         self.layout = pool.layout
@@ -66,7 +69,7 @@ class CorralVecEnv(PoolAttributes, VecEnv):  # type: ignore[misc]
         """Reset with a new root, if any, for the seeds that the pool makes."""
         self._finish_pending()
         options = [one or None for one in self._options]
-        with translated():
+        with translated(self._syntax):
             self.pool.send_reset(
                 seed=root, seeds=self._seeds, options=options if any(options) else None
             )
@@ -81,7 +84,7 @@ class CorralVecEnv(PoolAttributes, VecEnv):  # type: ignore[misc]
         self, rows: NDArray[np.intp], seeds: Sequence[int]
     ) -> tuple[NDArray[np.intp], Any]:
         """Reset some rows between two steps, and return them with what they see."""
-        with translated():
+        with translated(self._syntax):
             step = self.pool.reset(rows, seeds=seeds)
         last = self._last
         assert last is not None, "a step came before"
@@ -108,7 +111,7 @@ class CorralVecEnv(PoolAttributes, VecEnv):  # type: ignore[misc]
             if not self._sent_raw(actions):
                 raise
         except CorralError as error:
-            raise_for(error)
+            raise_for(error, self._syntax)
         self.waiting = True
 
     def _sent_raw(self, actions: Any) -> bool:
@@ -127,7 +130,7 @@ class CorralVecEnv(PoolAttributes, VecEnv):  # type: ignore[misc]
         try:
             step = self.pool.recv(copy=False)
         except CorralError as error:
-            raise_for(error)
+            raise_for(error, self._syntax)
         self._last = step
         dones = step.terminated | step.truncated
         ended = dones.tolist()
@@ -160,7 +163,7 @@ class CorralVecEnv(PoolAttributes, VecEnv):  # type: ignore[misc]
         """Drop the results of a step that the caller did not wait for."""
         self.waiting = False
         if self.pool.waiting:
-            with translated():
+            with translated(self._syntax):
                 self.pool.recv(copy=False)
 
     # Questions ------------------------------------------------------------------------
@@ -190,7 +193,7 @@ class CorralVecEnv(PoolAttributes, VecEnv):  # type: ignore[misc]
         plain = not method_args and not method_kwargs
         known = indices is None or self._masks.are_current
         if plain and known and method_name == METHOD:
-            with translated():
+            with translated(self._syntax):
                 masks = self._masks.ask()
             return [masks[slot] for slot in self._slots(indices)]
         return self._ask(indices, reach.call, method_name, method_args, method_kwargs)
@@ -218,7 +221,7 @@ class CorralVecEnv(PoolAttributes, VecEnv):  # type: ignore[misc]
     ) -> list[Any]:
         slots = self._slots(indices)
         apply = self.pool.apply
-        with translated():
+        with translated(self._syntax):
             if len(set(slots)) == len(slots):
                 return list(apply(function, *args, slots=slots)) if slots else []
             return [apply(function, *args, slots=[slot])[0] for slot in slots]

@@ -72,6 +72,7 @@ def open_pool(
     infos: str | Sequence[str] = "all",
     innermost: Sequence[Wrap] = (reach.patched,),
     own_processes: bool = False,
+    syntax: str = "python",
     **options: Any,
 ) -> Pool:
     """Open a pool with Stable-Baselines3's resets and wrappers."""
@@ -81,7 +82,7 @@ def open_pool(
     around = [*(innermost if single else ()), *wrappers]
     if backend != "serial" and single:
         around.append(carrying)
-    with translated():
+    with translated(syntax):
         pool = Pool.with_options(
             env,
             num_envs,

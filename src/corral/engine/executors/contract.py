@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import weakref
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
@@ -103,7 +103,6 @@ class Executor(Protocol):
             resets.
         shared: The arrays that all workers have; the caller may write to them.
         on_return: Called with a worker that has replaced another.
-        asked: The number of the latest question to any worker, until it is answered.
     """
 
     survives_deaths: ClassVar[bool] = False
@@ -113,7 +112,6 @@ class Executor(Protocol):
     control: ControlViews
     shared: Mapping[str, NDArray[Any]]
     on_return: Callable[[int], None]
-    asked: int
 
     def build(self) -> list[EnvSpec]:
         """Build every env; return the spec of each."""
@@ -142,8 +140,11 @@ class Executor(Protocol):
         self.ask(questions)
         yield from questions
 
+    def is_asked(self, worker: int, number: int) -> bool:
+        """Whether a worker's latest question has this number, and is not answered."""
+
     def answers(
-        self, workers: Iterable[int], timeout: float | None
+        self, workers: Collection[int], timeout: float | None
     ) -> dict[int, Reply]:
         """Wait for the answers of workers that were asked; TimeoutError if late."""
 

@@ -87,7 +87,8 @@ def place(
         reason = f"this class uses processes; usable cores: {assignment.cores}"
     count = min(int(workers or enough_workers(slots, assignment.cores)), slots)
     if backend == "thread":
-        return _threads(assignment, Placement("thread", count, slots, reason))
+        placement = Placement("thread", count, slots, reason)
+        return _threads(assignment, placement, workers)
     obeys = workers is not None and not own_processes
     wanted = Placement("process", count, slots, reason)
     usable_cores = assignment.cores if workers is None else None
@@ -216,9 +217,15 @@ def _must_not_share(sharing: SharingAnswer, asked: str, instead: str) -> Isolati
 
 
 def _threads(
-    assignment: Assignment, placement: Placement
+    assignment: Assignment, placement: Placement, workers: int | None
 ) -> tuple[Executor, Placement]:
-    """Threads of this process, unless envs are known to disturb each other there."""
+    """Threads of this process, unless envs are known to disturb each other there.
+
+    Args:
+        assignment: what is to be run.
+        placement: what is wanted.
+        workers: the caller's number of them, if any.
+    """
     question = _question(assignment, 1)
     if question is not None:
         known = question.known_answer()
@@ -226,7 +233,8 @@ def _threads(
             try_sharing(assignment, question.probe_slots, ProbeRequest())
         )
         if sharing.safe is False:
-            raise _must_not_share(sharing, 'backend="thread"', 'backend="process"')
+            instead = 'backend="process"' + " without workers=" * (workers is not None)
+            raise _must_not_share(sharing, 'backend="thread"', instead)
         placement = _with_sharing_reason(placement, sharing)
     return _executor(assignment, placement)
 

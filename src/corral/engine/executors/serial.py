@@ -57,7 +57,8 @@ class SerialExecutor(Executor):
     _has_batch = False
     # Whether Ctrl-C has come in the middle of a command.
     _interrupted = False
-    asked = 0
+    # The number of the latest question, until it is answered.
+    _asked = 0
 
     def __init__(self, assignment: Assignment) -> None:
         self.shards = [range(assignment.slots)]
@@ -240,14 +241,18 @@ class SerialExecutor(Executor):
             while self._queue:
                 self._run_next()
             for worker, question in questions.items():
-                self.asked = question.number
+                self._asked = question.number
                 self._answers[worker] = self._worker.answer(question)
         finally:
             self._leave(outside)
 
+    def is_asked(self, worker: int, number: int) -> bool:
+        """Whether this is the latest question."""
+        return self._asked == number
+
     def answers(self, *_: Any, **__: Any) -> dict[int, Reply]:
         """What was answered already."""
-        answers, self._answers, self.asked = self._answers, {}, 0
+        answers, self._answers, self._asked = self._answers, {}, 0
         return answers
 
     def first_answers(

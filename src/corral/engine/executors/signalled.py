@@ -13,7 +13,7 @@ import math
 import sys
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from typing import Any
 
@@ -56,17 +56,15 @@ BUSY_HEALTH_CHECK_SECONDS = 0.001
 WORKER_SPIN_SECONDS = 50e-6
 # The same for the parent, which spins only where it has a core for itself.
 PARENT_SPIN_SECONDS = 400e-6
-CLOSED_MEANWHILE = "this pool was closed while it was waiting"
+CLOSED_MEANWHILE = "this pool or crew was closed while it was waiting"
 INTERRUPTED = (
-    "Ctrl-C interrupted this pool while it was sending, so the results that it waits "
-    "for will not come; close it and make a new one"
+    "Ctrl-C interrupted this pool or crew while it was sending, so the results that it "
+    "waits for will not come; close it and make a new one"
 )
 
 
 class SignalledExecutor(Executor):
     """What threads and processes have in common, on the parent's side."""
-
-    asked = 0
 
     def __init__(self, assignment: Assignment, plan: ControlPlan) -> None:
         self._assignment = assignment
@@ -349,19 +347,24 @@ class SignalledExecutor(Executor):
                 self.check_workers()
             self._replies.pop(worker, None)
             # From here on, a late answer to another question is dropped.
-            self._links[worker].question = self.asked = questions[worker].number
+            self._links[worker].question = questions[worker].number
             self._post_packed(worker, packed[worker])
             yield worker
 
+    def is_asked(self, worker: int, number: int) -> bool:
+        """Whether this is the question that a worker's answer is waited for."""
+        return self._links[worker].question == number
+
     def answers(
-        self, workers: Iterable[int], timeout: float | None
+        self, workers: Collection[int], timeout: float | None
     ) -> dict[int, Reply]:
         """Wait for the answers; letters that arrive meanwhile are kept."""
         deadline = deadline_after(timeout)
         for worker in workers:
             while worker not in self._replies:
                 self._sort_next(self._links[worker], deadline - time.monotonic())
-        self.asked = 0
+        for worker in workers:
+            self._links[worker].question = 0
         return {worker: self._replies.pop(worker) for worker in workers}
 
     def is_busy(self, worker: int) -> bool:
@@ -441,14 +444,17 @@ class SignalledExecutor(Executor):
         """Put the first message of a mailbox where it belongs."""
         if isinstance(message, SealedMessage):
             message = message.open(link.worker)
-        is_letter = isinstance(message, Letter)
-        # Plain statements from here on: Ctrl-C comes before or after all of them, so a
-        # message is counted, kept and deleted once.
-        link.fetched = link.fetched + 1 & TICKET_MASK
-        if is_letter:
-            self._inbox += (message,)
+        letters: list[Letter] = []
+        replies: dict[int, Reply] = {}
+        if isinstance(message, Letter):
+            letters.append(message)
         elif message.number == link.question:
-            self._replies[link.worker] = message
+            replies[link.worker] = message
+        # Plain statements from here on, without a branch: Ctrl-C comes before or after
+        # all of them, so a message is counted, kept and deleted once.
+        link.fetched = link.fetched + 1 & TICKET_MASK
+        self._inbox += letters
+        self._replies |= replies
         del link.mailbox.inbox[0]
 
     def last_letters(self, worker: int) -> Sequence[Letter]:

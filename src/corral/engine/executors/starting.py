@@ -1,6 +1,6 @@
 """The start of workers: errors of the system, and work that is not broken off half-way.
 
-Python runs signal handlers in the main thread, between any two instructions: one that
+Python runs signal handlers in the main thread, also after a call: one that
 raises (Ctrl-C, an alarm) may run between the start of a process and the line that
 stores it. Blocking signals does not help: the kernel delivers them to another thread.
 Work in a thread of its own is never interrupted: the main thread waits for it, and

@@ -19,7 +19,8 @@ class WorkerLink:
         mark: The mark of processes that its envs start; see
             `transport.child_processes`.
         sent: Commands that it was sent, modulo 2**32.
-        question: The number of its latest question; answers to others are dropped.
+        question: The number of its latest question, until it is answered; answers to
+            others are dropped.
         untouched: The command that it has not taken yet, and since when.
         fault: Why it ended, if the executor did not end it.
     """

@@ -57,6 +57,11 @@ _MAP_BY_TRANSFER = {
 POLICY = "the policy"
 # The same while a worker makes its copy, by unpickling or by `policy_factory`.
 MAKING_POLICY = f"making {POLICY}"
+# The classes that stand for a backend, by syntax.
+_DROP_INS = {
+    "gymnasium": {"serial": "SyncVectorEnv", "process": "AsyncVectorEnv"},
+    "sb3": {"serial": "DummyVecEnv", "process": "SubprocVecEnv"},
+}
 _TIMEOUTS = {
     "construct": "start_timeout",
     MAKING_POLICY: "start_timeout",
@@ -77,55 +82,59 @@ def mistake_in(fault: Fault) -> UsageError | None:
     return error if type(error).__module__ == UsageError.__module__ else None
 
 
-def _option(in_python: bool, name: str, value: Any = None) -> str:
+def _option(syntax: str, name: str, value: Any = None) -> str:
     """An option with a value; without one, what comes after its name is left."""
-    if not in_python:
+    if name == "backend" and syntax in _DROP_INS:
+        return _DROP_INS[syntax][value]
+    if syntax == "yaml":
         return name if value is None else f"{name}: {value}"
     shown = f'"{value}"' if isinstance(value, str) else repr(value)
     return f"{name}=" if value is None else f"{name}={shown}"
 
 
-def advice_for(fault: Fault, syntax: str = "python") -> Iterator[str]:
+def advice_for(
+    fault: Fault, syntax: str = "python", error: str = "error"
+) -> Iterator[str]:
     """The next steps, a line each; none where the error itself says so.
 
     Args:
         fault: what happened.
-        syntax: how the user writes options: as Python's keywords, or as the settings of
-            a run ("yaml"), `key: value`. "cause" is Python where the user catches the
-            env's own exception, whose cause has the fault.
+        syntax: how the user writes options: as Python's keywords, as the settings of a
+            run ("yaml"), `key: value`, or as keywords of the drop-ins ("gymnasium",
+            "sb3"), which have a class for a backend.
+        error: what has the fault, as an expression.
     """
     in_python = syntax != "yaml"
     starting = fault.command in ("start", "construct")
     in_pool = not starting and not _in_map(fault)
     if fault.kind == "node":
         if not fault.gave_up and not starting:
-            restart = _option(in_python, "on_node_loss", "restart")
+            restart = _option(syntax, "on_node_loss", "restart")
             yield f"continue after such losses: {restart}"
         if "fragment_timeout" in (fault.error_text or ""):
-            yield f"give a fragment more time: {_option(in_python, 'fragment_timeout')}"
+            yield f"give a fragment more time: {_option(syntax, 'fragment_timeout')}"
         yield "see which nodes are there: corral doctor --cluster"
         return
     if in_python and fault.kind in ("died", "hung") and in_pool:
         yield "close the pool"
-    alone = _in_processes(fault, _option(in_python, "isolation", "slot"), in_python)
+    alone = _in_processes(fault, _option(syntax, "isolation", "slot"), syntax)
     if mistake_in(fault) is None:  # which says so itself
         by_transfer = _BY_TRANSFER | (_MAP_BY_TRANSFER if _in_map(fault) else {})
-        line = by_transfer.get(fault.command) or _by_kind(fault, in_python)
+        line = by_transfer.get(fault.command) or _by_kind(fault, syntax)
         if line:
             yield line.format(
                 alone=alone,
-                serial=_option(in_python, "backend", "serial"),
-                memory_limit=_option(in_python, "memory_limit"),
+                serial=_option(syntax, "backend", "serial"),
+                memory_limit=_option(syntax, "memory_limit"),
             )
         if in_python and fault.command == "sending an info to the caller":
             yield "or leave that key out: infos=[...]"
     if in_python:
-        yield from _continuing(fault)
+        yield from _continuing(fault, syntax)
     if fault.company:
         yield f"if envs interfere: {alone}"
     if in_python and fault.episode is not None:
         missing = fault.episode.missing
-        error = "error.__cause__" if syntax == "cause" else "error"
         how = f"replay: {error}.fault.save(path), corral.replay(path)"
         yield f"(this episode cannot be replayed: {missing})" if missing else how
 
@@ -135,17 +144,17 @@ def _in_map(fault: Fault) -> bool:
     return fault.item is not None or fault.command == "map"
 
 
-def _continuing(fault: Fault) -> Iterator[str]:
+def _continuing(fault: Fault, syntax: str) -> Iterator[str]:
     """How to continue after such faults, where a restart helps."""
     if fault.item is not None:
         if not fault.gave_up:
-            again = _in_processes(fault, 'on_fault="restart"')
+            again = _in_processes(fault, 'on_fault="restart"', syntax)
             yield f"run such items again: {again}"
     elif fault.gave_up:
         yield "allow more restarts: max_restarts=, restarts_per_minute="
     elif helped_by_restarts(fault):
         option = "on_timeout" if fault.kind == "hung" else "on_fault"
-        again = _in_processes(fault, f'{option}="restart"')
+        again = _in_processes(fault, f'{option}="restart"', syntax)
         yield f"continue after errors: {again}"
 
 
@@ -154,11 +163,14 @@ def _in_caller(fault: Fault) -> bool:
     return fault.pid == os.getpid() and fault.node is None
 
 
-def _in_processes(fault: Fault, option: str, in_python: bool = True) -> str:
+def _in_processes(fault: Fault, option: str, syntax: str) -> str:
     """An option that needs worker processes, with the backend that has them."""
     if not _in_caller(fault):
         return option
-    return f"{_option(in_python, 'backend', 'process')}, {option}"
+    process = _option(syntax, "backend", "process")
+    if syntax in _DROP_INS:
+        return f"{process}(..., {option})"
+    return f"{process}, {option}"
 
 
 def helped_by_restarts(fault: Fault) -> bool:
@@ -169,16 +181,14 @@ def helped_by_restarts(fault: Fault) -> bool:
     return fault.kind in kinds and fault.command in ("step", "reset")
 
 
-def _by_kind(fault: Fault, in_python: bool) -> str:
+def _by_kind(fault: Fault, syntax: str) -> str:
     """What to do first; "" where nothing general helps."""
     if fault.kind == "died":
         return _after_death(fault)
     if fault.kind == "hung":
-        longer = None if in_python or not fault.limit else 10 * fault.limit
+        longer = 10 * fault.limit if syntax == "yaml" and fault.limit else None
         name = _TIMEOUTS.get(fault.command, "step_timeout")
-        return (
-            f"if it is only slow, allow more time: {_option(in_python, name, longer)}"
-        )
+        return f"if it is only slow, allow more time: {_option(syntax, name, longer)}"
     if fault.kind == "shardmate":
         return "if it happens often, give each slot its own worker: {alone}"
     if fault.item is not None:
@@ -186,7 +196,7 @@ def _by_kind(fault: Fault, in_python: bool) -> str:
     if fault.command == MAKING_POLICY:
         return "debug it: call policy_factory, or pickle.loads(pickle.dumps(policy))"
     if fault.command == POLICY:
-        return f"debug it in your own process: {_option(in_python, 'act_in', 'caller')}"
+        return f"debug it in your own process: {_option(syntax, 'act_in', 'caller')}"
     starting = fault.kind == "start" or fault.command == "construct"
     return _after_start(fault) if starting else ""
 

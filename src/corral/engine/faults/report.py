@@ -60,7 +60,9 @@ def signal_name(exit_code: int | None) -> str | None:
 
 def where(fault: Fault) -> str:
     """The place of a fault, in the project's words."""
-    names = ("item", "slot", "worker", "pid", "site", "node")
+    names = ["item", "slot", "worker", "pid", "site", "node"]
+    if fault.error_type is not None:
+        names.remove("pid")  # its process has not failed
     known = [name for name in names if getattr(fault, name) is not None]
     return ", ".join(f"{name} {getattr(fault, name)}" for name in known) or "the pool"
 
@@ -108,10 +110,13 @@ _KINDS: dict[str, type[FaultError]] = {
 # Words --------------------------------------------------------------------------------
 
 
-def message_for(fault: Fault, syntax: str | None = "python") -> str:
+def message_for(
+    fault: Fault, syntax: str | None = "python", error: str = "error"
+) -> str:
     """The text of an error: what happened, where, which values, and the next steps.
 
-    Options are written in the user's syntax; without one there are no next steps.
+    Options are written in the user's syntax; without one there are no next steps. See
+    `advice_for`.
     """
     mistake = mistake_in(fault)
     if mistake is not None:
@@ -120,7 +125,8 @@ def message_for(fault: Fault, syntax: str | None = "python") -> str:
             return first  # the caller's own mistake, whatever the env was at
     else:
         first = _what_happened(fault)
-    steps = [] if syntax is None else [f"  {one}" for one in advice_for(fault, syntax)]
+    advice = () if syntax is None else advice_for(fault, syntax, error)
+    steps = [f"  {one}" for one in advice]
     steps = ["Next steps:", *steps] if steps else []
     return "\n".join([first, *_episode(fault), *_worker(fault), *steps])
 
@@ -160,13 +166,20 @@ def _worker(fault: Fault) -> Iterator[str]:
         yield f"Stack:\n{_tail(_users_part(fault.stack))}"
     if fault.output.strip():
         count = MAX_LINES_BESIDE_TRACEBACK if fault.traceback else MAX_LINES
-        yield f"Last output:\n{_tail(fault.output, count)}"
+        yield f"Last output:\n{_tail(_users_part(fault.output), count)}"
 
 
-def _users_part(stack: str) -> str:
-    """A stack without Corral's own frames; all of it if there are no others."""
-    lines = stack.rstrip().splitlines()
-    kept = [line for line in lines if not any(own in line for own in _OWN_FRAMES)]
+def _users_part(text: str) -> str:
+    """Text without Corral's own frames of a stack; all of it if there are no others.
+
+    Of a stack as faulthandler writes it, without lines of code. A traceback stays.
+    """
+    lines = text.rstrip().splitlines()
+    kept = [
+        line
+        for line in lines
+        if ", in " in line or not any(own in line for own in _OWN_FRAMES)
+    ]
     return "\n".join(kept if any("File " in line for line in kept) else lines)
 
 

@@ -225,10 +225,12 @@ class Dispatcher:
 
     def answers(self, question: Question, timeout: float | None) -> tuple[Any, ...]:
         """Wait for the answers, in the order of the question's slots."""
-        if self.executor.asked != question.number:
+        is_asked, number = self.executor.is_asked, question.number
+        if not all(is_asked(worker, number) for worker in question.by_worker):
             raise OrderError(
-                "these answers were taken already, or the workers were asked something "
-                "else since; take the answers to a question before you ask the next"
+                "these answers were taken already, or their workers were asked "
+                "something else since, or replaced; take the answers to a question "
+                "before you ask the next"
             )
         with self._losing_the_answer(question):
             replies = self.executor.answers(question.by_worker, timeout)

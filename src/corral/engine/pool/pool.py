@@ -21,6 +21,7 @@ from corral.engine.faults.process_usage import run_delay
 from corral.engine.faults.restart_limits import RestartBudget
 from corral.engine.keywords import check_callable, checked_keywords, is_number
 from corral.engine.layout.columns import Columns
+from corral.engine.layout.leaves import check_count
 from corral.engine.pool.actions import Actions
 from corral.engine.pool.dispatch import Dispatcher, Payload, Question
 from corral.engine.pool.fault_details import FaultDetails
@@ -355,6 +356,7 @@ class Pool(WorkersOwner):
         self._state.enter()
         chosen = self._state.choose(slots)
         self._state.check_sendable(chosen, self._api.wants_reset)
+        check_count(list(actions), len(chosen), "actions")
         self._expire_views(chosen)
         self._dispatcher.step_raw(chosen, actions, self._mode)
         self._state.leave()

@@ -281,12 +281,12 @@ class Receiver:
     def _is_void(self, letter: Letter) -> bool:
         """Whether its slot has been sent another command since.
 
-        A fault is told all the same, unless that command has begun another episode.
+        A fault is told all the same, unless the caller has begun another episode.
         """
         state, ticket = self.dispatcher.state, letter.ticket
         if ticket is None or ticket == state.tickets.word(letter.slot):
             return False
-        return letter.fault is None or state.is_reset(letter.slot)
+        return letter.fault is None or state.is_reset_since(letter.slot, ticket)
 
     def _faults(self, letters: list[Letter]) -> dict[int, Fault]:
         """The faults of slots by their letters; a reset must precede the next step."""

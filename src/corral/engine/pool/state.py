@@ -449,6 +449,10 @@ class PoolState:
         """Whether the slot's last command was a reset."""
         return int(self._reset_at[slot]) == self.tickets.of(slot)
 
+    def is_reset_since(self, slot: int, ticket: int) -> bool:
+        """Whether the slot was sent a reset after this command, a word of the block."""
+        return int(self._reset_at[slot]) - ticket & TICKET_MASK in range(1, 1 << 31)
+
     def is_stepped(self, slot: int, autoreset: int) -> bool:
         """Whether the slot's last command was a step with this mode of autoreset."""
         # A slot that only a site has stepped was sent no command.

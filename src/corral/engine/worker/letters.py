@@ -26,7 +26,11 @@ from corral.engine.transport.doorbell import Doorbell
 from corral.errors import CorralError, Fault
 
 # What calls the user's code in a worker.
-_OWN_MODULES = ("corral.engine.worker", "corral.engine.pool.local")
+_OWN_MODULES = (
+    "corral.engine.worker",
+    "corral.engine.adapters.factories",
+    "corral.engine.pool.local",
+)
 # Of an exception that is sent; of a bigger one, only text and traceback are.
 MAX_EXCEPTION_BYTES = 1 << 20
 

@@ -1,6 +1,6 @@
 """What ended a run, and the command that continues it.
 
-    slot 3, worker 1, pid 4711: ZeroDivisionError in step: division by zero
+    slot 3, worker 1: ZeroDivisionError in step: division by zero
     At my_env.py, line 12, in step: return force / self.mass
     ...
     Traceback   runs/arm/first/error.txt
@@ -62,8 +62,8 @@ class RunFailure:
         if isinstance(fault, Fault):
             # It may be part of more; the rest stays.
             syntax = "yaml" if self.command else "python"
-            for written in ("python", "cause"):
-                said = message_for(fault, written)
+            for name in ("error", "error.__cause__"):
+                said = message_for(fault, "python", name)
                 text = text.replace(said, message_for(fault, syntax))
         elif not isinstance(error, CorralError):
             text = f"{type(error).__name__}: {error}"
