@@ -26,7 +26,14 @@ import corral
 from corral import Collector, Decision, ObsNorm, Pool, RewardNorm, Rollout, Step
 from corral.engine.pool.sites import Sites
 from corral.engine.tree import mapped
-from corral.errors import FactoryError, OptionError, OrderError, PolicyError
+from corral.errors import (
+    ClosedError,
+    FactoryError,
+    OptionError,
+    OrderError,
+    PolicyError,
+    SpaceMismatch,
+)
 
 PLACES = [("serial", 1), ("thread", 2), ("process", 2)]
 SLOTS = 5
@@ -631,6 +638,25 @@ def test_a_policy_that_raises_is_an_error_and_the_pool_goes_on(
             collector.collect(2)
         collector.policy = Drift()
         assert collector.collect(2).valid.all()
+
+
+class Astray(Quiet):
+    """Takes an action that there is not, in one slot."""
+
+    def act(self, step: Step, carry: Any, rng: Any) -> Decision:
+        return Decision(np.where(step.slots == 3, 9, 0))
+
+
+@pytest.mark.parametrize("place", PLACES, ids=lambda place: place[0])
+def test_an_action_that_is_refused_has_the_slot_of_the_whole_pool(
+    place: tuple[str, int],
+) -> None:
+    backend, workers = place
+    options = {"workers": workers, "seed": 0, "check_actions": True}
+    with Pool(cartpole, 4, backend=backend, **options) as pool:
+        collector = Collector(pool, Astray(), act_in="workers")
+        with pytest.raises(SpaceMismatch, match="the action of slot 3 is not in"):
+            collector.collect(1)
 
 
 class Spoiled(Drift):
