@@ -421,6 +421,21 @@ def test_a_free_slot_takes_the_next_item_in_whichever_worker_it_is(
     assert [episode.return_ for episode in got] == [7, *[0] * 7]
 
 
+def test_an_error_before_the_first_item_has_no_episodes_of_the_run_before(
+    two_workers: Pool,
+) -> None:
+    run = functools.partial(corral.run_episodes, two_workers, Quiet(), act_in="workers")
+    assert len(run(episodes=3)) == 3
+    with pytest.raises(FactoryError, match="task of item 1 cannot be sent") as raised:
+        run(tasks=[0, __import__("threading").Lock()])
+    assert raised.value.episodes == ()
+    run(episodes=3)
+    two_workers.close()
+    with pytest.raises(ClosedError) as closed:
+        run(episodes=3)
+    assert closed.value.episodes == ()
+
+
 class Waiting(gymnasium.Env[Any, Any]):
     """Waits until as many others as its task says have been stepped."""
 

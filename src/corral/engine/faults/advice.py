@@ -43,6 +43,11 @@ _BY_TRANSFER = {
     "unpickling what it sent": "return plain data, or make the module importable in "
     "this process too: the value can be unpickled in the worker only",
 }
+# For policies and other sites, whose results are those of all slots of a worker.
+_SITE_BY_TRANSFER = {
+    "sending a result to the caller": "let infos, extras and carries hold plain data: "
+    "numbers, arrays, text"
+}
 # For the items of `map`, whose workers have no slots.
 _MAP_SIGNALS = {
     "SIGKILL": "if memory ran out (see the kernel's log): fewer workers",
@@ -109,7 +114,11 @@ def advice_for(fault: Fault, syntax: str = "python") -> Iterator[str]:
         yield "close the pool"
     alone = _in_processes(fault, _option(in_python, "isolation", "slot"), in_python)
     if mistake_in(fault) is None:  # which says so itself
-        by_transfer = _BY_TRANSFER | (_MAP_BY_TRANSFER if _in_map(fault) else {})
+        by_transfer = _BY_TRANSFER
+        if _in_map(fault):
+            by_transfer = by_transfer | _MAP_BY_TRANSFER
+        elif fault.slot is None:
+            by_transfer = by_transfer | _SITE_BY_TRANSFER
         line = by_transfer.get(fault.command) or _by_kind(fault, in_python)
         if line:
             yield line.format(
