@@ -473,6 +473,30 @@ def test_a_policy_without_weights_is_sent_again_when_it_has_changed(
     assert found[1][1].extras["sum"].max() == 13  # it continued
 
 
+class Learned(Drift):
+    """Starts its episodes with what it has learned."""
+
+    def initial_carry(self, rows: int) -> Any:
+        return np.repeat(self.weight, rows)
+
+    def act(self, step: Step, carry: Any, rng: Any) -> Decision:
+        return Decision(np.ones(len(step), np.int64), carry + 1, {"carry": carry})
+
+
+@pytest.mark.parametrize("place", PLACES, ids=lambda place: place[0])
+def test_another_policy_starts_with_what_it_has_learned_by_then(
+    place: tuple[str, int],
+) -> None:
+    for act_in, (backend, workers) in (("caller", PLACES[0]), ("workers", place)):
+        with Pool(cartpole, 4, backend=backend, workers=workers, seed=0) as pool:
+            collector = Collector(pool, Learned(), act_in=act_in)
+            collector.collect(2)
+            collector.policy = policy = Learned()
+            policy.weight += 7.0
+            carries = collector.collect(2).extras["carry"]
+            assert carries.tolist() == [[7.0] * 4, [8.0] * 4]
+
+
 class Counter:
     """Remembers a sum of its steps."""
 
