@@ -770,6 +770,7 @@ def no_policy() -> Any:
     [
         (no_policy, "FileNotFoundError in making the policy: weights.pth"),
         (dict, "policy_factory returned {}, which has no method act"),
+        (lambda: Quiet, r"returned the class Quiet; return an object: Quiet\(\)"),
         (Quiet, "policy_factory returned a policy of type Quiet, .* no method load_w"),
     ],
 )
