@@ -184,6 +184,9 @@ def test_update_that_does_not_fit_is_refused_and_changes_nothing(make, backend):
     ):
         with pytest.raises(OptionError, match=text):
             crew.update(**{"table": np.zeros(3)} | arrays)
+    for change in (crew.update, crew.share):
+        with pytest.raises(OptionError, match=r"shared as .table. is no array \("):
+            change(table=[[1], [1, 2]])
     assert crew.version == 0 and crew.map(seen, [0]) == [(1.0, 0)]
 
 

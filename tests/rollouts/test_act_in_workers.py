@@ -26,7 +26,14 @@ import corral
 from corral import Collector, Decision, ObsNorm, Pool, RewardNorm, Rollout, Step
 from corral.engine.pool.sites import Sites
 from corral.engine.tree import mapped
-from corral.errors import FactoryError, OptionError, OrderError, PolicyError
+from corral.errors import (
+    ClosedError,
+    FactoryError,
+    OptionError,
+    OrderError,
+    PolicyError,
+    SpaceMismatch,
+)
 
 PLACES = [("serial", 1), ("thread", 2), ("process", 2)]
 SLOTS = 5
@@ -414,6 +421,21 @@ def test_a_free_slot_takes_the_next_item_in_whichever_worker_it_is(
     assert [episode.return_ for episode in got] == [7, *[0] * 7]
 
 
+def test_an_error_before_the_first_item_has_no_episodes_of_the_run_before(
+    two_workers: Pool,
+) -> None:
+    run = functools.partial(corral.run_episodes, two_workers, Quiet(), act_in="workers")
+    assert len(run(episodes=3)) == 3
+    with pytest.raises(FactoryError, match="task of item 1 cannot be sent") as raised:
+        run(tasks=[0, __import__("threading").Lock()])
+    assert raised.value.episodes == ()
+    run(episodes=3)
+    two_workers.close()
+    with pytest.raises(ClosedError) as closed:
+        run(episodes=3)
+    assert closed.value.episodes == ()
+
+
 class Waiting(gymnasium.Env[Any, Any]):
     """Waits until as many others as its task says have been stepped."""
 
@@ -449,6 +471,30 @@ def test_a_policy_without_weights_is_sent_again_when_it_has_changed(
             found.append([*rollouts, collector.collect(3), collector.collect(3)])
     assert_same(*found)
     assert found[1][1].extras["sum"].max() == 13  # it continued
+
+
+class Learned(Drift):
+    """Starts its episodes with what it has learned."""
+
+    def initial_carry(self, rows: int) -> Any:
+        return np.repeat(self.weight, rows)
+
+    def act(self, step: Step, carry: Any, rng: Any) -> Decision:
+        return Decision(np.ones(len(step), np.int64), carry + 1, {"carry": carry})
+
+
+@pytest.mark.parametrize("place", PLACES, ids=lambda place: place[0])
+def test_another_policy_starts_with_what_it_has_learned_by_then(
+    place: tuple[str, int],
+) -> None:
+    for act_in, (backend, workers) in (("caller", PLACES[0]), ("workers", place)):
+        with Pool(cartpole, 4, backend=backend, workers=workers, seed=0) as pool:
+            collector = Collector(pool, Learned(), act_in=act_in)
+            collector.collect(2)
+            collector.policy = policy = Learned()
+            policy.weight += 7.0
+            carries = collector.collect(2).extras["carry"]
+            assert carries.tolist() == [[7.0] * 4, [8.0] * 4]
 
 
 class Counter:
@@ -633,6 +679,25 @@ def test_a_policy_that_raises_is_an_error_and_the_pool_goes_on(
         assert collector.collect(2).valid.all()
 
 
+class Astray(Quiet):
+    """Takes an action that there is not, in one slot."""
+
+    def act(self, step: Step, carry: Any, rng: Any) -> Decision:
+        return Decision(np.where(step.slots == 3, 9, 0))
+
+
+@pytest.mark.parametrize("place", PLACES, ids=lambda place: place[0])
+def test_an_action_that_is_refused_has_the_slot_of_the_whole_pool(
+    place: tuple[str, int],
+) -> None:
+    backend, workers = place
+    options = {"workers": workers, "seed": 0, "check_actions": True}
+    with Pool(cartpole, 4, backend=backend, **options) as pool:
+        collector = Collector(pool, Astray(), act_in="workers")
+        with pytest.raises(SpaceMismatch, match="the action of slot 3 is not in"):
+            collector.collect(1)
+
+
 class Spoiled(Drift):
     """Cannot be unpickled."""
 
@@ -705,6 +770,7 @@ def no_policy() -> Any:
     [
         (no_policy, "FileNotFoundError in making the policy: weights.pth"),
         (dict, "policy_factory returned {}, which has no method act"),
+        (lambda: Quiet, r"returned the class Quiet; return an object: Quiet\(\)"),
         (Quiet, "policy_factory returned a policy of type Quiet, .* no method load_w"),
     ],
 )

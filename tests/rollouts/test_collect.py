@@ -372,6 +372,28 @@ def test_views_are_not_kept_longer_than_they_live() -> None:
                 collector.collect(5)
 
 
+class Growing(gymnasium.Env[Any, Any]):
+    """Observes more and more arrays, which do not lie in the block."""
+
+    observation_space = spaces.Sequence(spaces.Box(0, 1, (2,), np.float32))
+    action_space = spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        self._seen = (np.ones(2, np.float32),)
+        return self._seen, {}
+
+    def step(self, action: Any) -> Any:
+        self._seen += (np.ones(2, np.float32),)
+        return self._seen, 1.0, False, False, {}
+
+
+def test_arrays_of_no_fixed_size_are_no_views_and_may_be_kept() -> None:
+    with Pool(Growing, 2, backend="serial", debug=True) as pool:
+        for mode in ("sync", "two_groups", "first_ready"):
+            rollout = Collector(pool, Quiet(), mode=mode).collect(4)
+            assert (rollout.obs[-1, 0][-1] == 1.0).all()
+
+
 def test_a_pool_that_is_dropped_is_not_kept_by_collect() -> None:
     pool = Pool(Countdown, 2, backend="serial", seed=0)
     corral.collect(pool, Copycat(), 3)

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
+import corral
 from corral import Collector, Decision, ObsNorm, Pool, RewardNorm, Step, run_episodes
 from corral.errors import OptionError, TrainingDiverged
 from corral.rollouts.normalise import RunningNorm
@@ -224,3 +225,14 @@ def test_options_without_a_meaning_are_refused() -> None:
         RewardNorm(1.5)
     with pytest.raises(OptionError, match="clip is -1"):
         RewardNorm(0.9, clip=-1)
+
+
+def test_the_state_of_a_whole_team_is_not_scaled() -> None:
+    from api.multi_envs import Table
+
+    envs = corral.make_multi(Table, 2, state=True, backend="serial")
+    with envs.pool as pool:
+        norm = ObsNorm(pool.spec.observation_space)
+        obs = pool.reset(seed=0).obs
+        assert norm(obs)["state"] is obs["state"]
+        assert all(name.split(".")[1] == "obs" for name in norm.norms)

@@ -39,7 +39,7 @@ from corral.engine.layout.codec import Codecs
 from corral.engine.map_run import OTHER_ITEMS_SECONDS, MapRun
 from corral.engine.pool.state import OPEN, SENDING, Lifecycle, WorkersOwner
 from corral.engine.transport.segment import Arrays, Segment
-from corral.engine.transport.shared_arrays import shareable
+from corral.engine.transport.shared_arrays import as_array, shareable
 from corral.engine.worker import serialization
 from corral.engine.worker.commands import MapCall, ShardOptions
 from corral.errors import ClosedError, CorralError, OptionError, OrderError
@@ -353,7 +353,7 @@ class CrewArrays:
         arrays = dict(self._first)
         for _, lent in self._later:
             arrays |= lent
-        values = {name: np.asarray(value) for name, value in given.items()}
+        values = {name: as_array(name, value) for name, value in given.items()}
         for name, value in values.items():
             _check_fits(name, value, arrays)
         for name, value in values.items():

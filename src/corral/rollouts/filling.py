@@ -109,6 +109,8 @@ class Filler:
             *(policy, self._action_space, self._slots, obs_norm),
             *(pool.copies, first_number, mark),
         )
+        # Whether no row has been filled yet since another policy was set.
+        self._followed = False
         self._seeds = [-1] * self._slots
         # The step that the next row starts from.
         self._now: Step | None = None
@@ -129,6 +131,7 @@ class Filler:
     def follow(self, policy: Policy) -> None:
         """Act with another policy from now on, with its initial carry."""
         self._actor.follow(policy)
+        self._followed = True
 
     def update(self, policy: Policy) -> None:
         """Act with a copy of the same policy from now on; carries continue."""
@@ -184,7 +187,9 @@ class Filler:
         """
         now = self._now
         assert now is not None, "begin comes first"
-        self._actor.refresh(now.started)
+        # Of another policy, as it is now: it may have learned since it was set.
+        self._actor.refresh(None if self._followed else now.started)
+        self._followed = False
         first_carry = self._actor.copied_carry()
         norm = self._norm if memory is None else None
         buffer = RolloutBuffer(

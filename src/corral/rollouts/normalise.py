@@ -95,7 +95,7 @@ class ObsNorm:
         self.norms = {
             part.name: RunningNorm(part.shape[1:] if self._of_team else part.shape)
             for part in self._space.parts
-            if part.dtype.kind == "f" and (not self._of_team or part.path[1] == "obs")
+            if part.dtype.kind == "f" and (not self._of_team or _is_seen(part))
         }
         # Of a team, by group: what its agents see.
         groups: Any = space.spaces if isinstance(space, TeamSpace) else {}
@@ -249,6 +249,11 @@ def _positive(clip: float) -> float:
     if not clip > 0:
         raise OptionError(f"clip is {clip!r}; it must be > 0")
     return clip
+
+
+def _is_seen(part: SpacePart) -> bool:
+    """Whether an agent of a team sees it, other than the state of the whole env."""
+    return part.path[0] != STATE_KEY and bool(part.path[1] == "obs")
 
 
 # NaN and infinity ---------------------------------------------------------------------

@@ -54,6 +54,12 @@ class PackedPolicy(NamedTuple):
         policy = pickle.loads(data)
         if self.is_factory:
             policy = policy()
+            if isinstance(policy, type):
+                name = policy.__qualname__
+                raise OptionError(
+                    f"policy_factory returned the class {name}; return an object: "
+                    f"{name}()"
+                )
             if not callable(getattr(policy, "act", None)):
                 raise OptionError(
                     f"policy_factory returned {policy!r:.80}, which has no method act; "

@@ -16,7 +16,8 @@ from typing import cast
 from corral.core import Policy
 from corral.engine.pool import Pool
 from corral.engine.pool.sites import Sites
-from corral.errors import CorralError, Fault
+from corral.engine.worker.serialization import pack
+from corral.errors import CorralError, FactoryError, Fault
 from corral.rollouts.desk import Desk
 from corral.rollouts.episode_run import Episode, EpisodeItem, EpisodeOptions
 from corral.rollouts.normalise import ObsNorm
@@ -87,6 +88,8 @@ def run_at_sites(
         try:
             found = sites.call("run_episodes", [args[id(one)] for one in shares])
         except CorralError as error:
+            if isinstance(error, FactoryError):
+                _check_tasks(every)  # names the item
             error.episodes = tuple(_finished(sites, done))
             raise
         except BaseException:  # Ctrl-C; workers may be at work for long
@@ -104,6 +107,12 @@ def run_at_sites(
                 _blame(waiting[number], one, slot)
         waiting = _remaining(waiting, done, options)
     return done
+
+
+def _check_tasks(items: Sequence[EpisodeItem]) -> None:
+    """Raise FactoryError for the first task that cannot be pickled."""
+    for item in items:
+        pack(item.task, f"the task of item {item.number}")
 
 
 def _recall(item: EpisodeItem, count: int) -> None:
@@ -137,7 +146,7 @@ def _remaining(
 
 def _finished(sites: Sites, done: dict[int, Episode]) -> list[Episode]:
     """The episodes that were finished before an error, in their order."""
-    values = sites.values()
+    values = sites.take_values()
     with suppress(CorralError):  # the pool can only be closed
         values += sites.call("take_finished")
     found = dict(done)

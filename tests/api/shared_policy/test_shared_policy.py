@@ -394,6 +394,22 @@ def test_a_policy_of_agents_is_evaluated_in_whole_envs():
     envs.close()
 
 
+@pytest.mark.parametrize("place", [("caller", "two_groups"), ("workers", "sync")])
+def test_a_policy_of_agents_sees_the_rows_of_all_envs_wherever_it_acts(place):
+    class Numbered:
+        def act(self, step, carry, rng):
+            return corral.Decision(step.slots % 3, extras={"row": step.slots})
+
+    act_in, mode = place
+    shared = corral.make_shared_policy(Matching, 2, backend="serial")
+    envs = corral.make_multi(Matching, 3, backend="thread", workers=2)
+    policy = shared.pool.for_envs(Numbered())  # which has no method `on`
+    rollout = corral.collect(envs.pool, policy, 2, act_in=act_in, mode=mode)
+    assert rollout.extras["row"].tolist() == [[[0, 1], [2, 3], [4, 5]]] * 2
+    shared.close()
+    envs.close()
+
+
 @pytest.mark.usefixtures("one_thread")
 def test_our_ppo_learns_one_policy_for_all_agents():
     from corral.learners.ppo import PPO, PPOConfig

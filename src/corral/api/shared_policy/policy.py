@@ -58,10 +58,6 @@ class SharedPolicy:
         """As `deterministic`, with a copy of the policy that is not trained further."""
         return self._with(self._policy.frozen())
 
-    def on(self, device: str) -> SharedPolicy:
-        """The same on another device."""
-        return self._with(self._policy.on(device))
-
     def _with(self, policy: Any) -> SharedPolicy:
         other = copy.copy(self)
         other._policy = policy
@@ -69,10 +65,14 @@ class SharedPolicy:
 
     def __getattr__(self, name: str) -> Any:
         # What a policy may have or not have: its caller asks whether it has.
-        if name not in ("exact", "weights", "load_weights", "value"):
+        if name not in ("exact", "on", "weights", "load_weights", "value"):
             raise AttributeError(name)
         own = getattr(self._policy, name)
-        special = {"exact": lambda: self._with(own()), "value": self._value}
+        special = {
+            "exact": lambda: self._with(own()),
+            "on": lambda device: self._with(own(device)),
+            "value": self._value,
+        }
         return special.get(name, own)
 
     @property
@@ -136,7 +136,7 @@ class SharedPolicy:
         }
         return replace(
             step,
-            slots=np.arange(envs * agents),
+            slots=(step.slots[:, None] * agents + np.arange(agents)).ravel(),
             obs=self._spaces.seen(step.obs, envs),
             reward=self._flags(step.obs, "reward").ravel(),
             previous_action=None,

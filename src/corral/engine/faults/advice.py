@@ -43,6 +43,11 @@ _BY_TRANSFER = {
     "unpickling what it sent": "return plain data, or make the module importable in "
     "this process too: the value can be unpickled in the worker only",
 }
+# For policies and other sites, whose results are those of all slots of a worker.
+_SITE_BY_TRANSFER = {
+    "sending a result to the caller": "let infos, extras and carries hold plain data: "
+    "numbers, arrays, text"
+}
 # For the items of `map`, whose workers have no slots.
 _MAP_SIGNALS = {
     "SIGKILL": "if memory ran out (see the kernel's log): fewer workers",
@@ -119,8 +124,7 @@ def advice_for(
         yield "close the pool"
     alone = _in_processes(fault, _option(syntax, "isolation", "slot"), syntax)
     if mistake_in(fault) is None:  # which says so itself
-        by_transfer = _BY_TRANSFER | (_MAP_BY_TRANSFER if _in_map(fault) else {})
-        line = by_transfer.get(fault.command) or _by_kind(fault, syntax)
+        line = _by_transfer(fault).get(fault.command) or _by_kind(fault, syntax)
         if line:
             yield line.format(
                 alone=alone,
@@ -137,6 +141,13 @@ def advice_for(
         missing = fault.episode.missing
         how = f"replay: {error}.fault.save(path), corral.replay(path)"
         yield f"(this episode cannot be replayed: {missing})" if missing else how
+
+
+def _by_transfer(fault: Fault) -> dict[str, str]:
+    """What to do first where something could not be sent, by the fault's command."""
+    if _in_map(fault):
+        return _BY_TRANSFER | _MAP_BY_TRANSFER
+    return _BY_TRANSFER | (_SITE_BY_TRANSFER if fault.slot is None else {})
 
 
 def _in_map(fault: Fault) -> bool:

@@ -333,7 +333,8 @@ class Pool(WorkersOwner):
             self._batches.check_whole(chosen, "step")
         leaves, mailed = self._codec.split(actions, len(chosen))
         if self._action_check is not None:
-            self._action_check.check(leaves, mailed, chosen)
+            first = self._assignment.options.first_slot + self.slots.start
+            self._action_check.check(leaves, mailed, chosen + first)
         if mailed:
             self._dispatcher.mail_actions(chosen, mailed)
         if slots is None:

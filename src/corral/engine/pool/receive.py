@@ -210,10 +210,10 @@ class Receiver:
         if inbox.new_columns:
             new, inbox.new_columns = inbox.new_columns, []
             self.dispatcher.announce_columns(new)
+        if tracked:  # before letters: what came with them is no view
+            self.stale_views.track(step, state.tickets_of(step.slots) & 1)
         if inbox.letters or inbox.always:
             inbox.complete(step)
-        if tracked:
-            self.stale_views.track(step, state.tickets_of(step.slots) & 1)
         if state.messages or state.assigned:
             state.results_taken(step.slots, step.started)
 

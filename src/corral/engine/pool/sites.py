@@ -256,7 +256,8 @@ class Sites:
         faults = [self._faults[worker] for worker in sorted(self._faults)]
         if faults:
             raise one_error_for([*chain.from_iterable(faults)])
-        return [self._results[worker] for worker in sorted(self._results)]
+        results, self._results = self._results, {}
+        return [results[worker] for worker in sorted(results)]
 
     def drain(self) -> None:
         """Wait for a call that Ctrl-C has left pending, and drop its values."""
@@ -272,9 +273,10 @@ class Sites:
         ours = life.state == ACTING and life.drain_sites == self.drain
         return bool(self._pending) or ours
 
-    def values(self) -> list[Any]:
+    def take_values(self) -> list[Any]:
         """What workers have returned to a call that raised an error, in any order."""
-        return list(self._results.values())
+        results, self._results = self._results, {}
+        return list(results.values())
 
     def _collect(self, deadline: float) -> bool:
         """Wait for replies, and take them; False if none came in time."""

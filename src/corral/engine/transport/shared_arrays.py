@@ -49,7 +49,7 @@ def share(arrays: dict[str, NDArray[Any]]) -> tuple[Block, SharedArrays]:
 
 def shareable(arrays: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
     """The values as arrays; refuses those of Python objects."""
-    values = {name: np.asarray(array) for name, array in arrays.items()}
+    values = {name: as_array(name, array) for name, array in arrays.items()}
     objects = [name for name, value in values.items() if value.dtype.hasobject]
     if objects:
         raise OptionError(
@@ -57,3 +57,14 @@ def shareable(arrays: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
             "per_worker to build them in each worker"
         )
     return values
+
+
+def as_array(name: str, value: Any) -> NDArray[Any]:
+    """The value as an array; raises OptionError if it is none."""
+    try:
+        return np.asarray(value)
+    except (RuntimeError, TypeError, ValueError) as error:
+        raise OptionError(
+            f"what is to be shared as {name!r} is no array ({error}); pass an array, "
+            "such as tensor.detach().cpu().numpy()"
+        ) from error

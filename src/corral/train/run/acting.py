@@ -1,8 +1,8 @@
 """Where a run's policy acts: in the caller, or beside the envs in the workers.
 
 With `act_in: workers` or `auto`, rows of the policy do not depend on their batch, to
-the last bit. So the numbers of a training depend neither on the number of workers nor
-on what was measured, and a run can be resumed elsewhere.
+the last bit. So the numbers of a training on the CPU depend neither on the number of
+workers nor on what was measured, and a run can be resumed elsewhere.
 """
 
 from __future__ import annotations
