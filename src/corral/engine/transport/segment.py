@@ -154,8 +154,8 @@ def _opened(address: SegmentAddress) -> int:
         raise ClosedError("this shared memory was closed by its owner") from None
     except PermissionError as error:
         raise OptionError(
-            f"this worker may not open the memory of its parent ({error}); use "
-            'act_in="caller"'
+            f"this worker may not open the memory of its parent ({error}); for a "
+            'policy, use act_in="caller"; for a crew, shared= in place of share()'
         ) from error
     if os.fstat(descriptor).st_ino != address.inode:
         os.close(descriptor)
