@@ -27,13 +27,16 @@ FRESH_WORKERS = (
     "engine/executors/test_openmp",
     "engine/executors/test_start_errors",
     "engine/transport",
-    "engine/worker/test_serialization",
     "faults/test_nothing_left_behind",
     "faults/test_privacy",
 )
 """Tests of how workers start, what they begin with and what they leave."""
-FORKED_PROGRAMS = ("faults/test_closing", "faults/test_nothing_left_behind")
-"""Tests of how programs end, with many: they begin where their imports end."""
+FORKED_PROGRAMS = (
+    "engine/worker/test_serialization",
+    "faults/test_closing",
+    "faults/test_nothing_left_behind",
+)
+"""Tests with many programs: they begin where their imports end."""
 MANY_MODULES = 100
 """To look through them for garbage takes longer than most tests."""
 _frozen_modules = 0
@@ -42,6 +45,8 @@ BENCHMARKS = ("cli/test_bench", "tools/bench/test_candidate", "tools/bench/test_
 MODULES = (
     *("gymnasium.envs.classic_control", "hypothesis", "pytest"),
     *("corral.rollouts.collector", "corral.rollouts.workers_filling"),
+    *("corral.tools.bench.candidate_env", "corral.tools.doctor.neighbours"),
+    "corral.tools.doctor.subject",
 )
 """What workers of many tests import, since the modules of these envs do."""
 LEARNERS = (*MODULES, "corral.learners.ppo", "onnxruntime")

@@ -126,7 +126,7 @@ def run_next(descriptor: int, modules: Iterable[str]) -> None:
     sys.argv[:] = [str(path)]
     # "" is where the code of `-c` is looked for.
     sys.path[:] = [str(path.parent), *filter(None, sys.path)]
-    _prepare_workers()
+    prepare_workers()
     main = vars(sys.modules["__main__"])
     for name in [name for name in main if not name.startswith("__")]:
         del main[name]
@@ -146,7 +146,7 @@ def _run_and_end(program: CodeType, main: dict[str, Any]) -> NoReturn:
     prepared_workers.end(0)
 
 
-def _prepare_workers() -> None:
+def prepare_workers() -> None:
     """Fork a template of workers, before this becomes a program like any other."""
     from corral.engine.executors import spawn
 

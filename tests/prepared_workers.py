@@ -54,6 +54,7 @@ _NUMBER_BYTES = 8
 _MAX_DESCRIPTORS = 64
 _UNREAD_BY_IMPORTS = (
     *("CORRAL_KEY", "CORRAL_RUNS", "CORRAL_VERDICTS", "CORRAL_WORKER"),
+    *("EGL_DEVICE_ID", "MUJOCO_EGL_DEVICE_ID"),
     *("PYTEST_", "SDL_AUDIODRIVER", "TORCHINDUCTOR_CACHE_DIR"),
 )
 """Environment variables that differ from test to test, and that no import reads."""
@@ -261,7 +262,7 @@ def _hides(folder: str) -> bool:
 
 
 def _take_orphans(whether: bool) -> None:
-    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, int(whether), 0, 0, 0)
+    ctypes.pythonapi.prctl(_PR_SET_CHILD_SUBREAPER, int(whether), 0, 0, 0)
 
 
 # The template's side ------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """What `import corral` offers, and what it leaves alone."""
 
+import functools
 import subprocess
 import sys
 
@@ -20,6 +21,7 @@ def modules_after(statement: str) -> set[str]:
     return set(result.stdout.split())
 
 
+@functools.cache
 def cpu_seconds_of(statement: str) -> float:
     """What a fresh interpreter spends on it: the least of three, without waiting."""
     code = f"{statement}\nimport time; print(time.process_time())"

@@ -1,6 +1,7 @@
 """Imports go down only, as drawn in ARCHITECTURE.md, and never round in a circle."""
 
 import ast
+import functools
 import re
 import subprocess
 import sys
@@ -94,8 +95,13 @@ def name_of(path: Path) -> str:
     return ".".join(parts).removesuffix(".__init__")
 
 
-def imported(path: Path) -> Iterator[str]:
+@functools.cache
+def imported(path: Path) -> tuple[str, ...]:
     """The dotted names that a file imports, of modules and of what is in them."""
+    return tuple(_imported(path))
+
+
+def _imported(path: Path) -> Iterator[str]:
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)

@@ -37,7 +37,11 @@ def run(folder: Path, *arguments: str) -> tuple[int, str]:
         capture_output=True,
         text=True,
         cwd=folder,
-        env={**matrix.os.environ, "PYTHONPATH": str(Path(__file__).parent)},
+        env={
+            **matrix.os.environ,
+            "PYTHONPATH": str(Path(__file__).parent),
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        },
     )
     return done.returncode, done.stdout + done.stderr
 

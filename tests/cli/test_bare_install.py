@@ -127,14 +127,14 @@ def test_a_missing_module_is_named_with_the_others(bare):
 ENGINE = """
 import corral
 
-with corral.Pool("CartPole-v1", 2, backend="process", workers=2, seed=0) as pool:
+with corral.Pool("CartPole-v1", 2, backend="process", workers=1, seed=0) as pool:
     pool.reset()
     assert pool.step([0, 1]).reward.tolist() == [1.0, 1.0]
 envs = corral.make("CartPole-v1", num_envs=2, backend="thread")
 envs.reset(seed=0)
 envs.close()
-assert corral.map(abs, [-1, 2], workers=2) == [1, 2]
-with corral.Crew(workers=2, devices="auto") as crew:
+assert corral.map(abs, [-1, 2], workers=1) == [1, 2]
+with corral.Crew(workers=1, devices="auto") as crew:
     assert crew.map(abs, [-1, 2]) == [1, 2]
 print("done")
 """

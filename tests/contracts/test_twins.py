@@ -39,7 +39,11 @@ def test_the_contract_holds_without_the_c_parts() -> None:
             *(str(HERE / f"test_{part}.py") for part in ("exactness", "autoreset")),
             f"{__file__}::{test_the_choice_of_twins_is_made_by_the_environment.__name__}",
         ],
-        env={**os.environ, "CORRAL_PURE_PYTHON": "1"},
+        env={
+            **os.environ,
+            "CORRAL_PURE_PYTHON": "1",
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        },
         capture_output=True,
         text=True,
         timeout=120,

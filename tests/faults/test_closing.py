@@ -31,7 +31,7 @@ def nothing_left():
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_close_twice_and_use_after(backend):
-    pool = corral.Pool(Env, 2, backend=backend)
+    pool = corral.Pool(Env, 2, backend=backend, isolation="shared")
     pool.reset()
     pool.close()
     pool.close()
@@ -89,7 +89,7 @@ def test_close_while_an_env_hangs_is_bounded(backend, tmp_path):
         def hang(self):
             wait_until((tmp_path / "go").exists, 600)
 
-    pool = corral.Pool(Hanging, 2, backend=backend)
+    pool = corral.Pool(Hanging, 2, backend=backend, isolation="shared")
     question = pool.ask_async("call", None, lambda _: ("hang", (), {}))
     pool.close(timeout=0.2)
     with pytest.raises(ClosedError):
@@ -117,7 +117,7 @@ def test_env_that_raises_in_close(backend):
         def close(self):
             raise RuntimeError("sore loser")
 
-    pool = corral.Pool(Sore, 2, backend=backend)
+    pool = corral.Pool(Sore, 2, backend=backend, isolation="shared")
     pool.reset()
     pool.close()
 
@@ -161,7 +161,7 @@ def test_dropped_pool_closes_itself(backend, tmp_path):
         def close(self):
             (tmp_path / "closed").touch()
 
-    pool = corral.Pool(Noting, 2, backend=backend)
+    pool = corral.Pool(Noting, 2, backend=backend, isolation="shared")
     pool.reset()
     del pool
     gc.collect()
@@ -170,7 +170,7 @@ def test_dropped_pool_closes_itself(backend, tmp_path):
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_other_threads_may_close_but_not_use(backend):
-    pool = corral.Pool(Env, 2, backend=backend)
+    pool = corral.Pool(Env, 2, backend=backend, isolation="shared")
     raised: list[BaseException] = []
 
     def meddle():

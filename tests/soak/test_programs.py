@@ -7,6 +7,7 @@ import sys
 from dataclasses import replace
 from importlib.util import find_spec
 
+import prepared_workers
 import pytest
 
 from tests.soak.marked_census import take_census
@@ -14,7 +15,7 @@ from tests.soak.programs.draw import APIS, NEED_SB3, draw
 from tests.soak.programs.kinds import Kind
 from tests.soak.programs.players import PLAYERS, play
 from tests.soak.programs.program import Program
-from tests.soak.programs.runner import left_behind
+from tests.soak.programs.runner import FORKED_WORKERS, left_behind
 from tests.soak.programs.shrink import shrunk
 from tests.soak.programs.supervisor import ProgramResult, run
 
@@ -32,7 +33,11 @@ SHARING = Program(
 
 
 @pytest.mark.first
-def test_a_sample_of_programs_gives_no_wrong_row_hang_leak_or_untyped_error():
+def test_a_sample_of_programs_gives_no_wrong_row_hang_leak_or_untyped_error(
+    monkeypatch,
+):
+    if prepared_workers.are_possible():
+        monkeypatch.setenv(FORKED_WORKERS, "1")
     verdicts = list(run([draw(seed) for seed in SAMPLE], jobs=1))
     wrong = [(str(one.program), one.mistakes) for one in verdicts if one.mistakes]
     assert not wrong

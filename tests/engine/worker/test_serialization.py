@@ -42,6 +42,7 @@ ODD = [
 ]
 
 
+@pytest.mark.fresh_workers
 def test_odd_entries_of_the_path_do_not_keep_workers_from_starting(monkeypatch):
     monkeypatch.setattr(sys, "path", [*sys.path, *ODD])
     path = told(lambda: sys.path)
@@ -73,6 +74,7 @@ def test_a_program_without_arguments_has_workers(monkeypatch):
     assert told(lambda: sys.argv) == []
 
 
+@pytest.mark.fresh_workers
 @pytest.mark.parametrize("failing", [False, True])
 def test_a_program_whose_directory_was_deleted_has_workers(run, failing):
     said = run(
@@ -126,6 +128,7 @@ def test_registrations_of_the_script_reach_the_workers(run, tmp_path):
     )
 
 
+@pytest.mark.fresh_workers
 def test_modules_beside_the_script_are_found_from_another_directory(run, tmp_path):
     (tmp_path / "beside.py").write_text("import json\nname = json.dumps('beside')\n")
     elsewhere = tmp_path / "elsewhere"
@@ -143,11 +146,13 @@ def test_modules_beside_the_script_are_found_from_another_directory(run, tmp_pat
     assert run(code, cwd=elsewhere) == "[('\"beside\"', 'elsewhere')]\n"
 
 
+@pytest.mark.fresh_workers
 def test_working_directory_of_the_moment(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert told(os.getcwd) == str(tmp_path)
 
 
+@pytest.mark.fresh_workers
 def test_relative_path_entry_added_at_run_time(tmp_path, monkeypatch):
     (tmp_path / "added").mkdir()
     (tmp_path / "added" / "corral_test_added.py").write_text("value = 11\n")
@@ -175,6 +180,7 @@ def test_module_whose_file_is_gone_travels_by_value(tmp_path, monkeypatch):
     assert corral.map(corral_test_gone.triple, [1, 2]) == [3, 6]
 
 
+@pytest.mark.fresh_workers
 def test_arguments_of_the_command_line(run):
     code = "import corral; print(corral.map(lambda _: sys.argv[1:], [0]))"
     assert run(code, arguments=["script.py", "--horse", "3"]) == "[['--horse', '3']]\n"
@@ -208,6 +214,7 @@ def test_unpicklable_factory_names_the_culprit():
 # Environment -----------------------------------------------------------------------
 
 
+@pytest.mark.fresh_workers
 def test_environment_set_at_run_time(monkeypatch):
     monkeypatch.setenv("CORRAL_TEST_HORSE", "grey")
     assert told(lambda: os.environ.get("CORRAL_TEST_HORSE")) == "grey"
@@ -219,6 +226,7 @@ def birth_environment() -> dict[bytes, bytes]:
     return dict(pair.split(b"=", 1) for pair in pairs)
 
 
+@pytest.mark.fresh_workers
 @pytest.mark.parametrize(("threads", "expected"), [(1, b"1"), (2, b"2"), (None, b"5")])
 def test_thread_counts_are_set_before_any_import(monkeypatch, threads, expected):
     monkeypatch.setenv("OMP_NUM_THREADS", "5")
@@ -228,6 +236,7 @@ def test_thread_counts_are_set_before_any_import(monkeypatch, threads, expected)
         assert at_birth[b"MKL_NUM_THREADS"] == at_birth[b"OPENBLAS_NUM_THREADS"]
 
 
+@pytest.mark.fresh_workers
 def test_torch_threads_in_a_worker():
     def torch_threads():
         import torch
@@ -237,6 +246,7 @@ def test_torch_threads_in_a_worker():
     assert told(torch_threads, threads_per_worker=2) == 2
 
 
+@pytest.mark.fresh_workers
 def test_devices_go_round_robin():
     def device():
         worker = corral.this_worker()
@@ -253,6 +263,7 @@ def test_devices_go_round_robin():
 # Process ---------------------------------------------------------------------------
 
 
+@pytest.mark.fresh_workers
 def test_worker_leads_a_session_and_ignores_ctrl_c():
     pid, group, session, handler = told(
         lambda: (
@@ -266,6 +277,7 @@ def test_worker_leads_a_session_and_ignores_ctrl_c():
     assert handler == signal.SIG_IGN
 
 
+@pytest.mark.fresh_workers
 def test_worker_inherits_no_descriptor_of_the_parent(tmp_path):
     with (tmp_path / "open").open("w") as file:
         os.set_inheritable(file.fileno(), True)

@@ -17,6 +17,7 @@ from corral.engine.worker.shared_state import first_change, snapshot
 from corral.engine.worker.state_reader import StateReader
 
 TESTS = str(Path(__file__).parents[2])
+OTHERS = ("conformance", "corral.tools", "corral.zoo")
 
 
 @pytest.fixture(autouse=True)
@@ -25,13 +26,16 @@ def time_enough(monkeypatch):
     monkeypatch.setattr(state_reader, "MAX_READ_SECONDS", 60.0)
 
 
-@pytest.fixture(autouse=True)
-def alone(monkeypatch):
-    """Without the modules of all other tests, which would be read as the user's own."""
-    for name, module in list(sys.modules.items()):
-        path = str(getattr(module, "__file__", None))
-        if path.startswith(TESTS) and name not in (__name__, holding_envs.__name__):
-            monkeypatch.delitem(sys.modules, name)
+@pytest.fixture(scope="module", autouse=True)
+def alone():
+    """Without what other tests have imported, and would be read as the user's own."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, module in list(sys.modules.items()):
+            path = str(getattr(module, "__file__", None))
+            other = path.startswith(TESTS) or name.startswith(OTHERS)
+            if other and name not in (__name__, holding_envs.__name__):
+                patch.delitem(sys.modules, name)
+        yield
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import faulthandler
 import gc
+import importlib
 import json
 import logging
 import os
@@ -19,6 +20,7 @@ import signal
 import sys
 import time
 import warnings
+from pathlib import Path
 
 from tests.soak.marked_census import Census, take_census
 from tests.soak.programs.players import play
@@ -26,6 +28,9 @@ from tests.soak.programs.program import Program
 
 MARK_VARIABLE = "CORRAL_PROGRAMS"
 """The variable that all processes of a runner have in their environment."""
+FORKED_WORKERS = "CORRAL_PROGRAMS_FORKED_WORKERS"
+"""Set in tests: workers are forked from a template, see `tests/prepared_scripts.py`."""
+TESTS = Path(__file__).parents[2]
 KILLED_EXIT_SECONDS = 3.0
 """Seconds for what was killed to be gone."""
 
@@ -41,6 +46,9 @@ def main() -> None:
     warnings.simplefilter("ignore")
     mark = f"{MARK_VARIABLE}={os.environ[MARK_VARIABLE]}"
     owner = os.getpid()
+    if FORKED_WORKERS in os.environ:
+        sys.path.append(str(TESTS))
+        importlib.import_module("prepared_scripts").prepare_workers()
     print("ready", file=answers, flush=True)
     for line in sys.stdin:
         program = Program.from_json(line)
