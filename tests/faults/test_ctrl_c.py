@@ -185,13 +185,16 @@ def interrupted_at(moment: int, operation: Callable[[], object]) -> bool:
     "operation",
     ["call", "step", "reset", "fault", "first ready", "map", "caller", "workers"],
 )
-def test_what_follows_is_right_or_a_clear_error(operation: str, backend: str) -> None:
+@pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_what_follows_is_right_or_a_clear_error(
+    operation: str, backend: str, every: bool
+) -> None:
     owner, run, check = trial_of(operation, backend)
     # Fewer where many pools have to be made again. Odd, since a call and a return take
     # turns; what serial and thread pools have in common is interrupted at two of three.
     strides = {"process": 17, "reset": 5, "fault": 5}
-    stride = strides.get(backend, strides.get(operation, 3))
-    moment = 2 if backend == "thread" else 1
+    stride = 1 if every else strides.get(backend, strides.get(operation, 3))
+    moment = 2 if backend == "thread" and not every else 1
     try:
         while interrupted_at(moment, run):
             moment += stride
