@@ -20,9 +20,11 @@ import pytest
 from faults.talking_env import Talker
 
 import corral
+from corral.engine.executors.serial import SerialExecutor
 from corral.engine.executors.signalled import SignalledExecutor
 from corral.engine.map_run import MapRun
 from corral.engine.pool.sites import Sites
+from corral.engine.worker.context import here
 from corral.errors import ClosedError, CorralError, EnvError, OrderError
 from corral.rollouts import workers_filling
 
@@ -197,6 +199,7 @@ def test_what_follows_is_right_or_a_clear_error(
     moment = 2 if backend == "thread" and not every else 1
     try:
         while interrupted_at(moment, run):
+            assert here.context is None  # the caller is in no worker any more
             moment += stride
             try:
                 check()
@@ -206,6 +209,23 @@ def test_what_follows_is_right_or_a_clear_error(
     finally:
         owner.close()
     assert moment > 100
+
+
+@pytest.mark.parametrize("name", ["_enter", "_leave"])
+@pytest.mark.parametrize("first", [True, False])
+def test_serial_pool_that_was_interrupted_closes_its_envs(name, first) -> None:
+    class Closing(Talker):
+        def close(self) -> None:
+            closed.append(self)
+
+    closed: list[Talker] = []
+    pool = corral.Pool(Closing, SLOTS, backend="serial")
+    with interrupted(SerialExecutor, name, first):
+        pool.reset()
+    with pytest.raises(OrderError, match="outside a worker"):
+        corral.this_worker()
+    pool.close()
+    assert len(closed) == SLOTS
 
 
 # Messages -----------------------------------------------------------------------------

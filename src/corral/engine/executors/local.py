@@ -12,7 +12,6 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from time import perf_counter
-from typing import Any
 
 import cloudpickle
 
@@ -98,7 +97,7 @@ class LocalExecutor(SerialExecutor):
         self._vitals[BUSY_SINCE] = perf_counter()
         self._vitals[CURRENT_COMMAND] = STEPPING
 
-    def _leave(self, _: Any) -> None:
+    def _leave(self) -> None:
         self._vitals[CURRENT_COMMAND] = ANSWERING
 
     def close(self, timeout: float | None) -> None:

@@ -12,11 +12,10 @@ from collections.abc import (
     Callable,
     Collection,
     Iterable,
-    Iterator,
     Mapping,
     Sequence,
 )
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Any, NoReturn
 
 import numpy as np
@@ -43,7 +42,7 @@ from corral.engine.worker.commands import (
     as_one_command,
     entry,
 )
-from corral.engine.worker.context import WorkerContext, here
+from corral.engine.worker.context import here
 from corral.engine.worker.letters import Letter, Reply, WorkerEndpoint, unpickled_copy
 from corral.engine.worker.worker import Worker
 from corral.errors import ClosedError, OptionError
@@ -91,15 +90,18 @@ class SerialExecutor(Executor):
 
     def build(self) -> list[EnvSpec]:
         """Build every env here."""
-        outside = self._enter()
+        outside = here.context
         try:
+            self._enter()
             return self._worker.build()
         except KeyboardInterrupt:
             raise
         except BaseException as error:
             raise error_for(construction_fault(error, self._worker.job)) from error
         finally:
-            self._leave(outside)
+            # Plain statements: Ctrl-C may come when a call begins.
+            here.context, self._running = outside, False
+            self._leave()
 
     def bind(self, codecs: Codecs) -> DataViews:
         """Lay out private memory the way a shared block would be."""
@@ -143,8 +145,9 @@ class SerialExecutor(Executor):
         """Run commands until enough slots are done."""
         if only_some and timeout is not None and self._has_batch:
             self._split_batch()
-        outside = self._enter()
+        outside = here.context
         try:
+            self._enter()
             while (self._finished - target) & TICKET_MASK > TICKET_MASK >> 1:
                 self._run_next()
             # The slots that the caller waits for may have been sent after others, and
@@ -152,7 +155,8 @@ class SerialExecutor(Executor):
             while not is_done():
                 self._run_next()
         finally:
-            self._leave(outside)
+            here.context, self._running = outside, False
+            self._leave()
         return True
 
     def _split_batch(self) -> None:
@@ -180,14 +184,16 @@ class SerialExecutor(Executor):
             if self._closed:
                 self._raise_ended()
         finally:
-            self._leave(outside)
+            here.context, self._running = outside, False
+            if self._closed:  # `_leave`, without the call
+                self._end()
 
-    @contextmanager
-    def as_worker(self) -> Iterator[Worker]:
-        """The caller is in the worker until the end of the block."""
-        outside, here.context = here.context, self._worker.context
+    def run_in_worker(self, work: Callable[[Worker], None]) -> None:
+        """Call a function as code of the worker."""
+        outside = here.context
         try:
-            yield self._worker
+            here.context = self._worker.context
+            work(self._worker)
         finally:
             here.context = outside
 
@@ -195,15 +201,12 @@ class SerialExecutor(Executor):
         """Let the parent see what a site beside the envs does, from now on."""
         self._worker.mark(command)
 
-    def _enter(self) -> WorkerContext | None:
+    def _enter(self) -> None:
         """Be the worker from here on; the caller's thread may be another pool's."""
-        outside, here.context = here.context, self._worker.context
-        self._running = True
-        return outside
+        here.context, self._running = self._worker.context, True
 
-    def _leave(self, outside: WorkerContext | None) -> None:
-        self._running = False
-        here.context = outside
+    def _leave(self) -> None:
+        """Do what had to wait for the env's code to return."""
         if self._closed:
             self._end()
 
@@ -236,15 +239,17 @@ class SerialExecutor(Executor):
     def ask(self, questions: Mapping[int, Any]) -> None:
         """Run what is waiting, then answer."""
         self._answers = {}
-        outside = self._enter()
+        outside = here.context
         try:
+            self._enter()
             while self._queue:
                 self._run_next()
             for worker, question in questions.items():
                 self._asked = question.number
                 self._answers[worker] = self._worker.answer(question)
         finally:
-            self._leave(outside)
+            here.context, self._running = outside, False
+            self._leave()
 
     def is_asked(self, worker: int, number: int) -> bool:
         """Whether this is the latest question."""
@@ -282,10 +287,13 @@ class SerialExecutor(Executor):
 
     def _end(self) -> None:
         self._queue.clear()
-        outside, here.context = here.context, self._worker.context
-        with suppress(Exception):
-            self._worker.shard.close()
-        here.context = outside
+        outside = here.context
+        try:
+            here.context = self._worker.context
+            with suppress(Exception):
+                self._worker.shard.close()
+        finally:
+            here.context = outside
         for block in (self._block, self._data):
             if block is not None:
                 block.close()

@@ -35,6 +35,7 @@ from corral.engine.transport.mailbox import deadline_after
 from corral.engine.worker.commands import Ask, PickledAsk, Verb
 from corral.engine.worker.letters import Reply
 from corral.engine.worker.serialization import Unpacked, pack
+from corral.engine.worker.worker import Worker
 from corral.errors import CorralError, Fault, FaultError, OptionError, OrderError
 
 _KEYS = count()
@@ -337,22 +338,24 @@ class Sites:
 
     def _run_here(self) -> None:
         """Under `serial`, the site steps the pool itself."""
-        (call,) = self._pending.values()
         self._lifecycle.state = OPEN
         executor: Any = self._executor
-        with executor.as_worker() as worker:
-            worker.mark(ANSWERING)
-            try:
-                if call.method is None:
-                    self._site = self._build(self._pool)
-                    self._results[0] = None
-                else:
-                    self._results[0] = getattr(self._site, call.method)(*call.arguments)
-                self._pool.drain()
-            except CorralError:
-                raise
-            except Exception as error:
-                command = call.making if worker.constructs else call.command
-                self._faults[0] = faults_of(error, command, 0)
-            finally:
-                self._pending.clear()
+        executor.run_in_worker(self._answer_here)
+
+    def _answer_here(self, worker: Worker) -> None:
+        (call,) = self._pending.values()
+        worker.mark(ANSWERING)
+        try:
+            if call.method is None:
+                self._site = self._build(self._pool)
+                self._results[0] = None
+            else:
+                self._results[0] = getattr(self._site, call.method)(*call.arguments)
+            self._pool.drain()
+        except CorralError:
+            raise
+        except Exception as error:
+            command = call.making if worker.constructs else call.command
+            self._faults[0] = faults_of(error, command, 0)
+        finally:
+            self._pending.clear()
