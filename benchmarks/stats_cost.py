@@ -34,6 +34,9 @@ def main() -> None:
             f"| {env} ×{slots} | {batch * 1e6:.1f} | {cost * 1e6:.2f} | "
             f"{cost / batch:.1%} |"
         )
+    for workers in (2, 16):
+        stats, times = asking_costs(workers)
+        print(f"{workers} workers: stats() {stats:.0f} µs, times() {times:.0f} µs")
 
 
 def clock_cost() -> float:
@@ -64,6 +67,14 @@ def count_cost() -> float:
         record = recorder.record
         costs.append(best(lambda record=record: record(0, 0, obs, 1.0, False, False)))
     return max(0.0, costs[0] - costs[1])
+
+
+def asking_costs(workers: int) -> list[float]:
+    """Microseconds that `stats()` and `times()` take."""
+    options = {"backend": "process", "workers": workers}
+    with corral.Pool("CartPole-v1", workers, **options) as pool:
+        pool.reset()
+        return [best(ask, 50, 5) * 1e6 for ask in (pool.stats, pool.times)]
 
 
 def batch_time(env: str, slots: int) -> float:

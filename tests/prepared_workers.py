@@ -54,8 +54,8 @@ _NUMBER_BYTES = 8
 _MAX_DESCRIPTORS = 64
 _UNREAD_BY_IMPORTS = (
     *("CORRAL_KEY", "CORRAL_RUNS", "CORRAL_VERDICTS", "CORRAL_WORKER"),
-    *("EGL_DEVICE_ID", "MUJOCO_EGL_DEVICE_ID"),
-    *("PYTEST_", "SDL_AUDIODRIVER", "TORCHINDUCTOR_CACHE_DIR"),
+    *("EGL_DEVICE_ID", "MUJOCO_EGL_DEVICE_ID", "MUJOCO_GL", "PYTEST_"),
+    *("SDL_AUDIODRIVER", "SDL_VIDEODRIVER", "TORCHINDUCTOR_CACHE_DIR"),
 )
 """Environment variables that differ from test to test, and that no import reads."""
 _IMPORTED = sys.stdlib_module_names | {
@@ -98,24 +98,22 @@ class Templates:
     ) -> None:
         self.fresh = fresh
         self._interpreter = interpreter
-        self._templates: dict[tuple[str, ...], Template] = {}
+        self._templates: list[Template] = []
 
     def for_environment(
         self, environ: dict[str, str], modules: tuple[str, ...] = ()
     ) -> Template:
         """The one that was started with these variables, and imports these too."""
-        template = self._templates.get(modules)
-        if template is None or not template.was_started_with(environ):
-            if template is not None:
-                template.close()
-            template = Template(self.fresh, self._interpreter, environ, modules)
-            self._templates[modules] = template
-        return template
+        for template in self._templates:
+            if template.modules == modules and template.was_started_with(environ):
+                return template
+        self._templates.append(Template(self.fresh, self._interpreter, environ, modules))
+        return self._templates[-1]
 
     def close(self) -> None:
         """End them."""
         while self._templates:
-            self._templates.popitem()[1].close()
+            self._templates.pop().close()
 
 
 class Forker:
@@ -172,7 +170,7 @@ class Template:
     ) -> None:
         self._fresh = fresh
         self._interpreter = interpreter
-        self._modules = modules
+        self.modules = modules
         self._command = interpreter()
         self._environ = _read_by_imports(environ)
         self._path = serialization.absolute_path()
@@ -197,7 +195,7 @@ class Template:
     def _forker_of(self, environ: dict[str, str]) -> Forker:
         here = os.path.dirname(__file__)
         path = ascii(self._path)
-        arguments = path, here, *self._modules
+        arguments = path, here, *self.modules
         return Forker(self._command, _TEMPLATE, *arguments, environ=environ)
 
     def was_started_with(self, environ: dict[str, str]) -> bool:

@@ -108,6 +108,20 @@ def test_workers_are_named_with_their_memory(make_pool: MakePool, backend: str) 
     assert all(worker.memory and worker.memory > 2**20 for worker in workers)
 
 
+def test_times_are_the_same_without_the_memory(make_pool: MakePool) -> None:
+    pool = make_pool(Slow, 4)
+    pool.reset()
+    for _ in range(3):
+        pool.step(np.zeros(4, np.int64))
+    times, stats = pool.times(), pool.stats()
+    assert times.step.counts.tolist() == stats.step.counts.tolist()
+    assert times.steps == stats.steps == 12
+    pairs = list(zip(times.workers, stats.workers, strict=True))
+    assert all((one.pid, one.slots) == (two.pid, two.slots) for one, two in pairs)
+    assert all(0 < one.busy_seconds <= two.busy_seconds for one, two in pairs)
+    assert all(one.memory is None and two.memory for one, two in pairs)
+
+
 def test_starving_is_a_fraction_of_worker_processes_alone(
     make_pool: MakePool, backend: str
 ) -> None:

@@ -114,7 +114,7 @@ class AsyncPettingZooVecEnv(VectorCalls, PettingZooVecEnv):  # type: ignore[misc
         # None where the caller runs the envs.
         self.processes = [
             WorkerProcess(worker.pid, worker.slots)
-            for worker in pool.stats().workers
+            for worker in pool.times().workers
             if worker.pid not in (None, os.getpid())
         ]
         # The last observations, by agent.

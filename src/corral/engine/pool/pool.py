@@ -682,8 +682,15 @@ class Pool(WorkersOwner):
 
     def stats(self) -> Stats:
         """How busy workers and caller were, and how long steps took."""
+        return self._stats(with_memory=True)
+
+    def times(self) -> Stats:
+        """Like `stats()`, without the memory of the workers, most of what that costs."""
+        return self._stats(with_memory=False)
+
+    def _stats(self, with_memory: bool) -> Stats:
         self._lifecycle.check()
-        return stats_of(self._executor, self._state, self._run_delays)
+        return stats_of(self._executor, self._state, self._run_delays, with_memory)
 
     @property
     def shards(self) -> tuple[range, ...]:

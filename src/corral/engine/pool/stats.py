@@ -79,7 +79,7 @@ class WorkerStats:
 
     Attributes:
         memory: Bytes now; of the whole program where the worker is not a separate
-            process.
+            process. None if it could not be read, or was not asked for.
     """
 
     worker: int
@@ -201,7 +201,10 @@ class Stats:
 
 
 def stats_of(
-    executor: Executor, state: PoolState, run_delays: Mapping[int, float]
+    executor: Executor,
+    state: PoolState,
+    run_delays: Mapping[int, float],
+    with_memory: bool,
 ) -> Stats:
     """The stats of a pool now.
 
@@ -211,6 +214,7 @@ def stats_of(
         run_delays: by pid, the seconds that a worker waited for a core while it was
             started; they belong to no step. A worker that replaced another is not in
             it and counts from its own start.
+        with_memory: whether to read the memory of the workers.
     """
     now = perf_counter()
     seconds = now - state.opened_at
@@ -224,7 +228,7 @@ def stats_of(
             seconds,
             # Inline, the caller runs the envs while it waits for them.
             state.waiting_seconds if executor.inline else busy[worker],
-            memory_of(pid),
+            memory_of(pid) if with_memory else None,
             _starved(pid, run_delays.get(pid, 0.0)),
         )
         for worker, (slots, pid) in enumerate(pairs)

@@ -36,7 +36,7 @@ class TimeSplit:
         self._pool = pool
         self._act_in = act_in
         self._began = perf_counter()
-        self._stats = self._first = self._now()
+        self._stats = self._first = self._pool.times()
         # Seconds of what the run itself measures.
         self.own = dict.fromkeys(("learning", "evaluating", "saving"), 0.0)
         self._then = dict(self.own)
@@ -65,7 +65,7 @@ class TimeSplit:
         seconds = self.seconds - (self._stats.seconds - self._first.seconds)
         if seconds < SAMPLE_SECONDS and not (ending and self._stats is self._first):
             return {}
-        stats, cpu = self._now(), cpu_seconds()
+        stats, cpu = self._pool.times(), cpu_seconds()
         own = {part: self.own[part] - self._then[part] for part in self.own}
         split = split_of(stats.since(self._stats), own, self._act_in)
         training = max(seconds - own["evaluating"] - own["saving"], 1e-9)
@@ -81,11 +81,7 @@ class TimeSplit:
 
     def split(self) -> dict[str, float]:
         """Where all of the time went; fractions that add up to 1."""
-        return split_of(self._now().since(self._first), self.own, self._act_in)
-
-    def _now(self) -> Stats:
-        pool = self._pool
-        return pool.times() if isinstance(pool, SiteGroup) else pool.stats()
+        return split_of(self._pool.times().since(self._first), self.own, self._act_in)
 
 
 def split_of(
