@@ -24,10 +24,11 @@ run: $(VENV)/.train  ## Set up, then `corral train cartpole`: to 475 in about a 
 	$(BIN)/corral train cartpole
 
 # Thousands of workers start in the tests: compiled once, also where Python is told to
-# write no bytecode. Many tests wait: three at a time keep two cores busy.
+# write no bytecode. Many tests wait: three at a time keep two cores busy, and OpenBLAS's
+# threads would wait busily beside them.
 test: $(VENV)/.test  ## Set up, then run all tests.
 	$(BIN)/python -m compileall -q src tests
-	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -q -n 3 --dist worksteal
+	OPENBLAS_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -q -n 3 --dist worksteal
 
 matrix:  ## All tests that need no torch, with every Python from 3.10 on that is at hand.
 	$(PYTHON) tests/matrix.py

@@ -36,6 +36,7 @@ def set_environment(folder: str) -> None:
         RAY_AUTH_MODE=os.environ.get("RAY_AUTH_MODE", "disabled"),
         RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO="0",
         RAY_USAGE_STATS_ENABLED="0",
+        RAY_prestart_worker_first_driver="0",
         RAY_worker_niceness="0",
     )
     for name in ("RAY_ADDRESS", "PYTHONDONTWRITEBYTECODE"):

@@ -66,6 +66,7 @@ def test_the_guides_example_has_the_numbers_of_one_machine(tmp_path):
     with tempfile.TemporaryDirectory(prefix="corral-ray-", dir="/tmp") as folder:
         # Ray writes a token to the home folder.
         told = {"RAY_TMPDIR": folder, "RAY_USAGE_STATS_ENABLED": "0", "HOME": folder}
+        told["RAY_prestart_worker_first_driver"] = "0"  # of which none is needed
         said = output_of(str(tmp_path / "example.py"), seconds=170, **told)
     assert "(128, 16) node " in said
 

@@ -33,3 +33,21 @@ def test_whoever_fails_while_writing_leaves_the_old_one(path):
 def test_a_folder_that_is_not_there_is_told(tmp_path):
     with pytest.raises(WriteFailed, match="No such file or directory"):
         write_text(tmp_path / "none" / "file", "text")
+
+
+def test_content_and_then_name_are_on_the_disk(path, monkeypatch):
+    done, replace = [], os.replace
+
+    def sync(descriptor):
+        where = os.readlink(f"/proc/self/fd/{descriptor}")
+        size = os.fstat(descriptor).st_size
+        done.append("folder" if where == str(path.parent) else f"{size} bytes")
+
+    def rename(draft, target):
+        done.append("name")
+        replace(draft, target)
+
+    monkeypatch.setattr(os, "fsync", sync)
+    monkeypatch.setattr(os, "replace", rename)
+    write_text(path, "new")
+    assert done == ["3 bytes", "name", "folder"]
