@@ -135,7 +135,7 @@ def test_a_worker_whose_policy_hangs_is_replaced(runs: str) -> None:
 
 
 def test_a_policy_that_is_never_made_is_ended_by_the_start_timeout() -> None:
-    with pool_of(start_timeout=6.0) as pool:
+    with pool_of(start_timeout=6.0, close_timeout=0.1) as pool:
         collector = Collector(
             pool, Saboteur(FINE, 0), act_in="workers", policy_factory=never_made
         )

@@ -80,7 +80,7 @@ def test_a_wrong_row_is_found_and_the_program_made_smaller():
 @pytest.mark.first
 def test_a_program_that_hangs_is_ended_with_its_stacks_and_the_next_one_played():
     hanging = Program(seed=1, kind=Kind(waits=600.0))
-    verdicts = list(run([hanging, Program(seed=2)], jobs=1, limit=5.0))
+    verdicts = list(run([hanging, Program(seed=2)], jobs=1, limit=3.0))
     assert [verdict.sort for verdict in verdicts] == ["hang", ""]
     assert "env.py" in verdicts[0].mistakes[0]  # where it sleeps
 
