@@ -107,8 +107,9 @@ class Templates:
         for template in self._templates:
             if template.modules == modules and template.was_started_with(environ):
                 return template
-        self._templates.append(Template(self.fresh, self._interpreter, environ, modules))
-        return self._templates[-1]
+        template = Template(self.fresh, self._interpreter, environ, modules)
+        self._templates.append(template)
+        return template
 
     def close(self) -> None:
         """End them."""

@@ -685,7 +685,7 @@ class Pool(WorkersOwner):
         return self._stats(with_memory=True)
 
     def times(self) -> Stats:
-        """Like `stats()`, without the memory of the workers, most of what that costs."""
+        """Like `stats()`, without the memory of the workers: most of its cost."""
         return self._stats(with_memory=False)
 
     def _stats(self, with_memory: bool) -> Stats:

@@ -2,8 +2,10 @@
 
 Every seed of an episode is made here from (root, slot, episode), and that of an item of
 `run_episodes` from (root, item). A domain says that a seed is for something else. All
-domains are named below, and so are the other generators that are made from the seed of
-a run. Their numbers never change: with others, no run could be repeated.
+domains are named below, and so are the numbers that other generators combine with the
+seed of a run. They never change: with others, no run could be repeated. Learners,
+cloning and the order of TinyPhysics' routes draw from the run's seed itself, the noise
+of SAC and TD3 from the next one.
 
 Seeds of lists with another length, or with a domain that is larger than any episode's
 number, are apart. Four domains are small, and runs were made with them:
