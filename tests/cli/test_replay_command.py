@@ -15,7 +15,7 @@ import pytest
 import corral
 from corral.cli import doctor
 from corral.cli.main import main
-from corral.errors import CorralError, OptionError, UnsafeFile
+from corral.errors import CorralError, Fault, OptionError, UnsafeFile
 
 
 class Stumbling(gym.Env[Any, Any]):
@@ -115,6 +115,40 @@ def test_one_that_is_gone_has_another_status(tmp_path, capsys) -> None:
     flag.unlink()
     assert doctor_says("--replay", path) == 1
     assert "not reproduced: nothing went wrong up to step 2" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("kind", ["died", "hung"])
+def test_no_debugger_is_promised_where_nothing_is_raised(
+    kind, tmp_path, capsys
+) -> None:
+    path = tmp_path / "fault.zip"
+    Fault(kind, "step", slot=1).save(path)
+    assert main(["replay", str(path), "--debugger"]) == 2
+    out, err = capsys.readouterr()
+    assert not out
+    assert 'corral.replay(path, up_to="before")' in err and "backend" not in err
+
+
+opened = []
+
+
+def note() -> None:
+    opened.append(1)
+
+
+class Noted:
+    """A task that is noted whenever it is unpickled."""
+
+    def __reduce__(self) -> Any:
+        return note, ()
+
+
+def test_a_file_is_opened_once(tmp_path, capsys) -> None:
+    path = tmp_path / "fault.zip"
+    Fault("raised", "close", task=Noted(), has_task=True).save(path)
+    assert main(["replay", str(path)]) == 2
+    assert "no episode to run again" in capsys.readouterr().err
+    assert len(opened) == 1
 
 
 def test_mistakes_are_told(tmp_path) -> None:

@@ -453,6 +453,7 @@ def test_so_does_a_worker_that_hangs() -> None:
     assert not any("corral/engine" in line for line in stack)
     assert [line for line in said if line not in stack] == [
         "slot 1, worker 0, pid 9: step took longer than 0.5 s",
+        "The worker's other slot lost its episode.",
         *EPISODE,
         "Stack:",
         "Last output:",

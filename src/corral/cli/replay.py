@@ -7,9 +7,10 @@ step that failed, and says whether it failed again.
     corral replay fault.zip --debugger
 
 An episode that ended its process, or hung, runs in a process of its own. If the env
-shared its process and does not fail alone, it also runs beside one of the other envs,
-to find out whether they interfere with each other. The exit status is 0 if it failed
-again. Files that you did not sign are not opened, because they contain code.
+shared its process and does not fail alone, it also runs beside the env before it and
+beside the one after it, to find out whether they interfere with each other. The exit
+status is 0 if it failed again. Files that you did not sign are not opened, because they
+contain code.
 """
 
 from __future__ import annotations
@@ -25,7 +26,6 @@ from corral.errors import OptionError
 from corral.train.commands import argument_types
 
 SUMMARY = "replay the episode of a saved fault"
-REPLAY_OPTIONS = ("debugger", "timeout", "trust")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,12 +48,14 @@ def run(arguments: argparse.Namespace) -> int:
         raise OptionError(f"there is no file {arguments.file}")
     from corral.engine.faults.fault_file import load
     from corral.engine.faults.report import message_for
-    from corral.tools.doctor.replay import replay
+    from corral.tools.doctor.replay import refuse_debugger, replay_fault
 
     fault = load(arguments.file, arguments.trust)
+    if arguments.debugger:
+        refuse_debugger(fault)
     print(f"Then:\n{indent(message_for(fault, None), '    ')}\n")
-    options = {name: getattr(arguments, name) for name in REPLAY_OPTIONS}
-    with replay(arguments.file, **options) as replayed:
+    options = {"timeout": arguments.timeout, "debugger": arguments.debugger}
+    with replay_fault(fault, **options) as replayed:
         print(f"Now:\n{indent(str(replayed), '    ')}")
         error = replayed.error
         if error is not None and error.__traceback__ is not None:

@@ -72,6 +72,21 @@ class RudeLater(Walk):
         return super().step(action)
 
 
+class LastReset(Walk):
+    """Fails in its third step, unless it is the one that was reset last."""
+
+    owner = None
+
+    def reset(self, **arguments):
+        LastReset.owner = self
+        return super().reset(**arguments)
+
+    def step(self, action):
+        if self.at > 2.0 and LastReset.owner is not self:
+            raise RuntimeError("stepSimulation failed.")
+        return super().step(action)
+
+
 class Unlucky(Walk):
     """Some of the numbers that all envs of a process draw in turn are bad ones."""
 

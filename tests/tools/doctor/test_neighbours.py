@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import pickle
+import threading
 import zipfile
 from dataclasses import replace
 
@@ -12,6 +13,7 @@ from neighbouring_envs import (
     AlwaysFails,
     BuiltFirst,
     Crashing,
+    LastReset,
     Leaves,
     Lonely,
     Moody,
@@ -25,6 +27,7 @@ from neighbouring_envs import (
 )
 
 import corral
+from corral.engine.faults.fault_file import load
 from corral.errors import CorralError
 from corral.tools.doctor import neighbours
 from corral.tools.doctor.replay import replay
@@ -61,7 +64,8 @@ def test_an_env_that_another_one_broke_is_told_so(path) -> None:
     assert (fault.command, fault.company) == ("step", 1)
     with replay(path) as replayed:
         assert replayed.reproduced is False
-        assert (replayed.neighbours.alone, replayed.neighbours.beside) == (0, 3)
+        assert replayed.neighbours.alone == 0
+        assert replayed.neighbours.beside == {1 - fault.slot: 3}
         assert replayed.neighbours.interferes
         assert INTERFERES in str(replayed)
 
@@ -78,13 +82,45 @@ def test_so_is_one_that_cannot_be_built_beside_another(path, single_runs) -> Non
     with replay(path) as replayed:
         assert replayed.command == "construct"
         assert replayed.neighbours.interferes
-        assert replayed.neighbours.neighbour == 0
+        assert replayed.neighbours.beside == {0: 1}
+        # It was built once in each process.
+        assert "It works alone in 1 of 1 processes" in str(replayed)
 
 
 def test_so_is_one_that_crashes_beside_another(path, single_runs) -> None:
     fault = fail(path, Crashing, num_envs=3)
     assert (fault.signal_name, fault.company) == ("SIGABRT", 2)
     assert replay(path).neighbours.interferes
+
+
+def test_so_is_one_that_the_env_after_it_broke(path, single_runs) -> None:
+    envs = corral.make(LastReset, 3, backend="process", workers=1, isolation="shared")
+    with envs, pytest.raises(RuntimeError) as caught:
+        envs.reset(seed=0)
+        for _ in range(3):
+            envs.step([1, 1, 1])
+    fault = caught.value.__cause__.fault
+    fault.save(path)
+    assert fault.slot == 1
+    with replay(path) as replayed:
+        assert replayed.neighbours.beside == {0: 0, 2: 1}
+        assert "fails beside slot 2" in str(replayed)
+
+
+def test_a_neighbour_that_cannot_be_pickled_is_not_saved(path) -> None:
+    asked = {"backend": "serial", "seed": 0, "isolation": "shared"}
+    with (
+        corral.Pool(LastReset, 3, **asked) as pool,
+        pytest.raises(CorralError) as caught,
+    ):
+        pool.reset(tasks=[threading.Lock(), "mine", "yours"])
+        for _ in range(3):
+            pool.step([1, 1, 1])
+    fault = next(one for one in caught.value.faults if one.slot == 1)
+    assert fault.episode.beside.kit.slot == 0
+    fault.save(path)
+    beside = load(path).episode.beside
+    assert (beside.kit.slot, beside.task, beside.beside) == (2, "yours", None)
 
 
 def test_the_neighbour_is_what_it_was(path, single_runs) -> None:
@@ -105,7 +141,8 @@ def test_an_env_that_fails_alone_too_blames_no_other(path) -> None:
 def test_an_env_that_failed_once_blames_no_other(path, single_runs, kind) -> None:
     fail(path, functools.partial(kind, path.parent / "mark"))
     with replay(path) as replayed:
-        assert (replayed.neighbours.alone, replayed.neighbours.beside) == (0, 0)
+        assert replayed.neighbours.alone == 0
+        assert set(replayed.neighbours.beside.values()) == {0}
         assert replayed.neighbours.interferes is None
         assert "is not known" in str(replayed)
 

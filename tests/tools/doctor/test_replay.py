@@ -254,8 +254,11 @@ def test_registered_envs_are_known_where_it_is_replayed(path) -> None:
 # Ends of processes --------------------------------------------------------------------
 
 
-def test_an_episode_that_takes_its_process_down_gets_one_of_its_own(path) -> None:
+def test_an_episode_that_takes_its_process_down_gets_one_of_its_own(
+    path, capfd
+) -> None:
     error = fail(path, functools.partial(Walk, crash))
+    capfd.readouterr()
     assert isinstance(error, WorkerDied)
     assert len(error.fault.episode.actions) == error.fault.step == 12
     replayed = replay(path)
@@ -263,7 +266,9 @@ def test_an_episode_that_takes_its_process_down_gets_one_of_its_own(path) -> Non
     assert (replayed.command, replayed.step) == ("step", 12)
     assert isinstance(replayed.error, WorkerDied)
     assert replayed.error.fault.signal_name == "SIGSEGV"
-    assert "in crash" in str(replayed.error)
+    said, shown = str(replayed), "".join(capfd.readouterr())
+    assert said.count("in crash") == 1 and "Fatal" not in shown
+    assert "rerun.py" not in said
     with pytest.raises(WorkerDied):
         replay(path, raise_error=True)
 
@@ -277,15 +282,21 @@ def test_one_can_stop_before_it_happens(path) -> None:
         replayed.env.unwrapped.deed = None  # else this would be the end
         with pytest.raises(ArithmeticError):
             replayed.go_on()
+    with pytest.raises(OptionError, match='up_to="before"'):
+        replay(path, debugger=True)
 
 
-def test_an_episode_that_hung_hangs_for_as_long_as_it_was_given(path) -> None:
+def test_an_episode_that_hung_hangs_for_as_long_as_it_was_given(path, capfd) -> None:
     limits = {"step_timeout": 0.4, "close_timeout": 0.5}  # the others hang as well
     error = fail(path, functools.partial(Walk, hang), **limits)
     assert isinstance(error, WorkerHung)
+    capfd.readouterr()
     replayed = replay(path)
     assert replayed.reproduced and isinstance(replayed.error, WorkerHung)
     assert "in hang" in replayed.error.fault.stack
+    said, shown = str(replayed), "".join(capfd.readouterr())
+    assert said.count("in hang") == 1 and "Timeout" not in said + shown
+    assert "rerun.py" not in said
 
 
 def test_a_death_that_does_not_happen_again_is_told(path) -> None:

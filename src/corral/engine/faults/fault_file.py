@@ -157,15 +157,27 @@ def _packed(fault: Fault) -> Fault:
 
 
 def _packed_episode(episode: EpisodeRecord) -> EpisodeRecord:
-    kit, beside = episode.kit.packed(), episode.beside
-    if beside is not None:
-        beside = replace(beside, kit=beside.kit.packed_like(episode.kit, kit))
-        try:
-            cloudpickle.dumps(beside)
-        except Exception:  # its task, say: the episode that failed is kept without it
-            beside = None
-    missing = episode.missing or kit.missing
-    return replace(episode, kit=kit, missing=missing, beside=beside)
+    kit = episode.kit.packed()
+    return replace(
+        episode,
+        kit=kit,
+        missing=episode.missing or kit.missing,
+        beside=_packed_beside(episode.beside, episode.kit, kit),
+    )
+
+
+def _packed_beside(beside: EpisodeRecord | None, kit: Any, packed: Any) -> Any:
+    """The neighbours, one beside the other; without those that cannot be pickled."""
+    if beside is None:
+        return None
+    others = _packed_beside(beside.beside, kit, packed)
+    kit = beside.kit.packed_like(kit, packed)
+    beside = replace(beside, kit=kit, beside=others)
+    try:
+        cloudpickle.dumps(beside)
+    except Exception:  # its task, say
+        return others
+    return beside
 
 
 def _fault_as_text(fault: Fault, why: str) -> Fault:

@@ -185,7 +185,10 @@ def _users_part(text: str) -> str:
 
 # Where frames of a worker begin that are neither the env's nor the policy's.
 _OWN_FRAMES = (
-    *(f'File "{Path(__file__).parents[2] / room}' for room in ("engine", "rollouts")),
+    *(
+        f'File "{Path(__file__).parents[2] / room}'
+        for room in ("engine", "rollouts", "tools/doctor")
+    ),
     'File "<string>"',
 )
 
@@ -205,7 +208,8 @@ def _what_happened(fault: Fault) -> str:
             return f"{place} could not be built: {said}"
         case "hung":
             what = command if fault.item is None else "the function"
-            return f"{place}: {what} took {fault.error_text or 'too long'}"
+            took = f"{place}: {what} took {fault.error_text or 'too long'}"
+            return took + _lost_with(fault)
         case "node":
             return f"{place}: {fault.error_text}"
         case "shardmate":
@@ -225,8 +229,13 @@ def _died(fault: Fault) -> str:
     else:
         how = "the worker thread ended"
     died = f"{where(fault)}: {how} during {fault.command}{cause}"
+    return died + _lost_with(fault)
+
+
+def _lost_with(fault: Fault) -> str:
+    """What else was lost with a worker, on a line of its own; "" if nothing."""
     if fault.item is not None or fault.command == "start" or fault.others < 1:
-        return died  # nothing else is lost with it
+        return ""
     other = "" if fault.slot is None else "other "
     lost = "slots lost their episodes" if fault.others > 1 else "slot lost its episode"
-    return f"{died}\nThe worker's {other}{lost}."
+    return f"\nThe worker's {other}{lost}."

@@ -92,9 +92,14 @@ class Neighbourhood:
             or not (crashed or fault.kind in ("raised", "start"))
         ):
             return 0
-        shard = self.shards[worker_and_index(slot, self.shards)[0]]
-        mates = range(self.shards[-1].stop) if self.one_process else shard
+        mates = self.mates_of(slot)
         return slot - mates.start if fault.command == "construct" else len(mates) - 1
+
+    def mates_of(self, slot: int) -> range:
+        """The slots of its process."""
+        if self.one_process:
+            return range(self.shards[-1].stop)
+        return self.shards[worker_and_index(slot, self.shards)[0]]
 
     def with_rebuild_spec(self, fault: Fault) -> Fault:
         """The fault of an env that could not be built, with what builds it."""
@@ -289,22 +294,28 @@ class FaultDetails(Neighbourhood):
     def _beside(
         self, fault: Fault, company: int, actions: tuple[Any, ...]
     ) -> tuple[tuple[Any, ...], EpisodeRecord | None]:
-        """The slot's steps before a reset, and its neighbour's episode meanwhile."""
+        """The slot's steps before a reset, and its neighbours' episodes meanwhile.
+
+        A neighbour on either side: the second is beside the first.
+        """
         slot = fault.slot
         if not company or slot is None:
             return (), None
         steps = STEPS_BEFORE_RESET if fault.command == "reset" else 0
         before = self._last_steps(slot, steps)
-        first = 0 if self.one_process else self.shards[fault.worker or 0].start
-        other = slot - 1 if slot > first else slot + 1
-        about = self._known_of(other)
-        return before, EpisodeRecord(
-            self.rebuild_spec(other),
-            task=about["task"],
-            seed=about["seed"],
-            options=about["options"],
-            actions=self._last_steps(other, len(before or actions)),
-        )
+        mates, beside = self.mates_of(slot), None
+        for other in (slot + 1, slot - 1):
+            if other in mates:
+                about = self._known_of(other)
+                beside = EpisodeRecord(
+                    self.rebuild_spec(other),
+                    task=about["task"],
+                    seed=about["seed"],
+                    options=about["options"],
+                    actions=self._last_steps(other, len(before or actions)),
+                    beside=beside,
+                )
+        return before, beside
 
     def _last_steps(self, slot: int, count: int) -> tuple[Any, ...]:
         """The actions of the slot's last steps, over all its episodes."""

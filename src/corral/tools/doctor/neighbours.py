@@ -1,18 +1,19 @@
 """Whether a saved fault has to do with the other envs of its process.
 
-    alone     its slot by itself        three processes, three times in each
-    beside    its slot and a neighbour  three processes, once in each
+    alone     its slot by itself            three processes, three times in each
+    beside    its slot and the one before   three processes, once in each
+    beside    its slot and the one after    the same
 
-All six at the same time. Only an env that never fails alone, and that fails beside its
+All nine at the same time. Only an env that never fails alone, and that fails beside a
 neighbour every time, at the same step and in the same way, is disturbed by it: one that
 fails at random, or in some processes and not in others, does not pass for that. In one
 of the three the neighbour has taken a step before, so that envs which draw from one
 generator of their module draw other numbers. Global generators are kept apart, since
 `isolate_rng` takes care of those.
 
-The neighbour repeats what it did last: its own seed, task and actions, as far as they
+A neighbour repeats what it did last: its own seed, task and actions, as far as they
 were kept; else those of the slot that failed. What an env did in earlier episodes, and
-what more than one neighbour does, is not repeated.
+what both neighbours do together, is not repeated.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ from corral.errors import EpisodeRecord, Fault
 from corral.tools.doctor.rerun import At, SavedEnv, episode_of, failing_of, inside
 from corral.tools.output_file import write_output_to
 
-# Processes of either kind.
+# Processes of each kind.
 RUNS = 3
 FAILS_ALONE = "It fails alone too: the other envs of its process are not the reason."
-# Times that the slot's commands are repeated where it is alone.
+# Times that the slot's resets and steps are repeated where it is alone.
 REPEATS = 3
 
 
@@ -44,38 +45,39 @@ class NeighbourCheck:
 
     Attributes:
         alone: Of `RUNS` processes that it had to itself.
-        beside: Of `RUNS` processes that it shared.
-        neighbour: The slot beside it.
+        beside: Of `RUNS` processes that it shared, by the slot beside it.
         carries_state: Whether its class came by value, with what others may have left
             in it.
     """
 
     alone: int
-    beside: int
-    neighbour: int
+    beside: dict[int, int]
     carries_state: bool = False
 
     @property
     def interferes(self) -> bool | None:
-        """Whether the neighbour is why it failed; None: not known."""
+        """Whether a neighbour is why it failed; None: not known."""
         if self.alone:
             return None if self.carries_state else False
-        return True if self.beside == RUNS else None
+        return True if RUNS in self.beside.values() else None
 
     def __str__(self) -> str:
         if self.interferes:
+            other = next(slot for slot, failed in self.beside.items() if failed == RUNS)
             return (
-                f"It works alone ({RUNS * REPEATS} of {RUNS * REPEATS} runs) and fails "
-                f"beside slot {self.neighbour} in one process ({RUNS} of {RUNS}). They "
-                'interfere with each other: isolation="slot" gives each slot its own '
-                "process."
+                f"It works alone in {RUNS} of {RUNS} processes, and fails beside slot "
+                f"{other} in {RUNS} of {RUNS}. They interfere with each other: "
+                'isolation="slot" gives each slot its own process.'
             )
         if self.interferes is False:
             return FAILS_ALONE
+        beside = " and ".join(
+            f"in {failed} of {RUNS} beside slot {slot}"
+            for slot, failed in self.beside.items()
+        )
         return (
-            f"It failed in {self.alone} of {RUNS} processes alone and in {self.beside} "
-            f"of {RUNS} beside slot {self.neighbour}. Whether the other envs of its "
-            "process are the reason is not known."
+            f"It failed in {self.alone} of {RUNS} processes alone and {beside}. "
+            "Whether the other envs of its process are the reason is not known."
         )
 
 
@@ -88,7 +90,7 @@ Task = tuple[EpisodeRecord, EpisodeRecord | None, str, int, Any]
 def check_neighbours(
     fault: Fault, shared: dict[str, NDArray[Any]] | None, timeout: float
 ) -> NeighbourCheck:
-    """Run what failed again, alone and beside its neighbour.
+    """Run what failed again, alone and beside each neighbour.
 
     Args:
         fault: of an env that shared its process.
@@ -96,22 +98,27 @@ def check_neighbours(
         timeout: seconds for one run.
     """
     episode = _repeatable(episode_of(fault))
-    neighbour = _repeatable(_neighbour_of(episode))
+    neighbours = [_repeatable(one) for one in _neighbours_of(episode)]
     command = failing_of(fault)[0]
-    alone: list[Task] = [(episode, None, command, 0, shared)] * RUNS
-    beside = [(episode, neighbour, command, n % 2, shared) for n in range(RUNS)]
+    tasks: list[Task] = [
+        (episode, beside, command, n % 2, shared)
+        for beside in (None, *neighbours)
+        for n in range(RUNS)
+    ]
     answers = run_in_workers(
         _failure,
-        [*alone, *beside],
-        workers=2 * RUNS,
+        tasks,
+        workers=len(tasks),
         on_fault="restart",
         max_restarts=0,
         item_timeout=timeout,
     )
+    like = [_is_like(one, fault, n < RUNS) for n, one in enumerate(answers)]
+    alone, *beside = (sum(like[n : n + RUNS]) for n in range(0, len(like), RUNS))
+    slots = [one.kit.slot for one in neighbours]
     return NeighbourCheck(
-        sum(_is_like(answer, fault, alone=True) for answer in answers[:RUNS]),
-        sum(_is_like(answer, fault, alone=False) for answer in answers[RUNS:]),
-        neighbour.kit.slot,
+        alone,
+        dict(zip(slots, beside, strict=True)),
         episode.kit.functions.has_code,
     )
 
@@ -122,15 +129,19 @@ def _repeatable(episode: EpisodeRecord) -> EpisodeRecord:
     return replace(episode, kit=kit, seed=episode.seed or 0)
 
 
-def _neighbour_of(episode: EpisodeRecord) -> EpisodeRecord:
-    """What was saved of another env; else one that does the same as this."""
+def _neighbours_of(episode: EpisodeRecord) -> list[EpisodeRecord]:
+    """What was saved of other envs; else some that do the same as this."""
     kit, beside = episode.kit, episode.beside
-    actions = episode.before or episode.actions
-    if beside is not None and not beside.kit.missing:
+    actions, saved = episode.before or episode.actions, []
+    while beside is not None:
         known = len(beside.actions) == len(actions)
-        return beside if known else replace(beside, actions=actions)
-    slot = kit.slot - 1 if kit.slot > kit.shard.start else kit.slot + 1
-    return replace(episode, kit=replace(kit, slot=slot), actions=actions)
+        saved.append(beside if known else replace(beside, actions=actions))
+        beside = beside.beside
+    places = [slot for slot in (kit.slot - 1, kit.slot + 1) if slot in kit.shard]
+    return [one for one in saved if not one.kit.missing] or [
+        replace(episode, kit=replace(kit, slot=slot), actions=actions)
+        for slot in places or [kit.slot + 1]
+    ]
 
 
 def _is_like(answer: Any, fault: Fault, alone: bool) -> bool:

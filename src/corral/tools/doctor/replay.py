@@ -5,7 +5,7 @@
 The same factory, worker_init, per_worker, seed, options, task and actions; one env, in
 this process, where a debugger can see it. An episode that ended its process, or hung,
 runs in a process of its own, unless up_to="before" stops it before that. One that does
-not fail alone, and shared its process, then runs beside another env (see `neighbours`).
+not fail alone, and shared its process, then runs beside others (see `neighbours`).
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ from corral.errors import Fault, OptionError, OrderError, WorkerDied
 from corral.tools.doctor.neighbours import FAILS_ALONE, NeighbourCheck, check_neighbours
 from corral.tools.doctor.rerun import At, Rerun, episode_of, failing_of
 
+# Kinds of faults that end the process, which then is one of its own.
+FATAL = ("died", "hung")
 # Seconds allowed for what failed, in a process of its own, without another limit.
 REPLAY_TIMEOUT_SECONDS = 60.0
 
@@ -104,7 +106,8 @@ class Replay:
             how = f"not reproduced: this time it was {raised} in {came}"
             if self.reproduced:
                 how = f"reproduced in {came}: {raised}"
-        lines = [f"{where(self.fault)}: {how}", *(f"Note: {n}." for n in self.notes)]
+        place = where(replace(self.fault, pid=None))  # its process is gone
+        lines = [f"{place}: {how}", *(f"Note: {n}." for n in self.notes)]
         if self.neighbours is not None:
             lines.append(str(self.neighbours))
         elif (
@@ -147,16 +150,35 @@ def replay(
     Returns:
         The result; `.error` is what was raised, with its traceback. If the env shared
         its process and does not fail alone, `.neighbours` says whether another env is
-        the reason; that takes six processes and some seconds. Close the result, or use
+        the reason; that takes nine processes and some seconds. Close the result, or use
         it in a `with`: its env is open, if it ran in this process.
     """
     fault = load(path, trust)
+    replayed = replay_fault(fault, up_to, backend, timeout, shared, debugger)
+    error = replayed.error
+    if error is not None and raise_error:
+        replayed.close()
+        raise error
+    return replayed
+
+
+def replay_fault(
+    fault: Fault,
+    up_to: str = "failing",
+    backend: str | None = None,
+    timeout: float | None = None,
+    shared: dict[str, NDArray[Any]] | None = None,
+    debugger: bool = False,
+) -> Replay:
+    """The same for a fault that is loaded already."""
     check_choice("up_to", up_to, ("failing", "before"))
     if backend is not None:
         check_choice("backend", backend, ("serial", "process"))
     episode_of(fault)  # before anything is run
     if backend is None:
-        fatal = fault.kind in ("died", "hung") and up_to == "failing"
+        if debugger and up_to == "failing":
+            refuse_debugger(fault)
+        fatal = fault.kind in FATAL and up_to == "failing"
         backend = "process" if fatal else "serial"
     if backend == "serial":
         replayed = _here(fault, up_to, shared)
@@ -168,10 +190,18 @@ def replay(
     error = replayed.error
     if error is not None and debugger:
         pdb.post_mortem(error.__traceback__)
-    if error is not None and raise_error:
-        replayed.close()
-        raise error
     return replayed
+
+
+def refuse_debugger(fault: Fault) -> None:
+    """Say what to do in place of pdb where nothing is raised."""
+    if fault.kind in FATAL:
+        raise OptionError(
+            "the debugger opens where an env raises, and this one "
+            f"{'hung' if fault.kind == 'hung' else 'ended its process'}. In Python, "
+            'stop right before that: replayed = corral.replay(path, up_to="before"). '
+            "Then look at replayed.env, or debug it: pdb.runcall(replayed.go_on)"
+        )
 
 
 def _notes(fault: Fault) -> tuple[str, ...]:
@@ -215,6 +245,8 @@ def _here(fault: Fault, up_to: str, shared: dict[str, NDArray[Any]] | None) -> R
 
 # How faulthandler begins, before it ends a process that is late.
 TIMEOUT_LINE = "Timeout ("
+# Files in the folder of such a process: what it is about to do, and faulthandler's.
+DIARY, STACK = "diary", "stack"
 
 
 def _elsewhere(
@@ -231,13 +263,14 @@ def _elsewhere(
         )
     limit = timeout or fault.limit or REPLAY_TIMEOUT_SECONDS
     with tempfile.TemporaryDirectory() as folder:
-        diary = Path(folder, "diary")
+        stack = Path(folder, STACK)
+        stack.touch()
         try:
-            task = (fault, shared, limit, diary)
+            task = (fault, shared, limit, Path(folder))
             found, at = run_in_worker(_run, [task], workers=1)[0]
         except WorkerDied as died:
-            at = _read(diary)
-            found = _ended(died.fault, at, limit)
+            at = _read(Path(folder, DIARY))
+            found = _ended(died.fault, at, stack.read_text(errors="replace"), limit)
     error = None
     if found is not None:
         found = replace(found, slot=fault.slot, seed=fault.seed)
@@ -250,10 +283,12 @@ def _elsewhere(
     return Replay(fault, reproduced, *at, error=error, notes=_notes(fault))
 
 
-def _ended(fault: Fault, at: At, limit: float) -> Fault:
+def _ended(fault: Fault, at: At, stack: str, limit: float) -> Fault:
     """The fault of a process that ended; if it was late, one of an env that hung."""
-    found = replace(fault, item=None, worker=None, command=at[0], step=at[1])
-    if found.exit_code != 1 or TIMEOUT_LINE not in found.output:
+    found = replace(
+        fault, item=None, worker=None, command=at[0], step=at[1], stack=stack
+    )
+    if found.exit_code != 1 or not stack.startswith(TIMEOUT_LINE):
         return found
     return replace(
         found,
@@ -261,7 +296,7 @@ def _ended(fault: Fault, at: At, limit: float) -> Fault:
         exit_code=None,
         limit=limit,
         error_text=f"longer than {limit:g} s",
-        stack=TIMEOUT_LINE + found.output.rpartition(TIMEOUT_LINE)[2],
+        stack=stack.partition("\n")[2],
     )
 
 
@@ -269,17 +304,21 @@ def _run(
     task: tuple[Fault, dict[str, NDArray[Any]] | None, float, Path],
 ) -> tuple[Fault | None, At]:
     """The body of the other process, which notes what it is about to do."""
-    fault, shared, limit, diary = task
-    rerun = Rerun(fault, shared, lambda at: diary.write_text(f"{at[0]} {at[1]}"))
-    try:
-        rerun.bring()
-        faulthandler.dump_traceback_later(limit, exit=True)
-        rerun.go_on()
-    except BaseException as error:
-        found = describe(error, rerun.at[0], None, 0, step=rerun.at[1])
-        return for_travel(found), rerun.at
-    finally:
-        faulthandler.cancel_dump_traceback_later()
+    fault, shared, limit, folder = task
+    diary = folder / DIARY
+    with (folder / STACK).open("w") as stack:
+        faulthandler.enable(stack)
+        rerun = Rerun(fault, shared, lambda at: diary.write_text(f"{at[0]} {at[1]}"))
+        try:
+            rerun.bring()
+            faulthandler.dump_traceback_later(limit, exit=True, file=stack)
+            rerun.go_on()
+        except BaseException as error:
+            found = describe(error, rerun.at[0], None, 0, step=rerun.at[1])
+            return for_travel(found), rerun.at
+        finally:
+            faulthandler.cancel_dump_traceback_later()
+            faulthandler.enable()
     return None, rerun.at
 
 
