@@ -361,6 +361,127 @@ def test_what_is_running_after_the_last_row_can_be_truncated_there() -> None:
     assert one.summary is None  # it did not end by itself
 
 
+# Rows that were filled elsewhere ------------------------------------------------------
+
+
+def memory_of(buffer: RolloutBuffer) -> dict[str, Any]:
+    """Memory for another buffer with the same arrays."""
+    return {name: array.copy() for name, array in buffer.arrays().items()}
+
+
+def part_of(memory: dict[str, Any], slots: slice, started: Any = False) -> Any:
+    """A buffer of some slots, with their part of the memory."""
+    given = {name: array[:, slots] for name, array in memory.items()}
+    space, action, rows = SpaceParts(BOX), SpaceParts(spaces.Discrete(9)), 3
+    began = np.full(slots.stop - slots.start, started)
+    return RolloutBuffer(space, action, rows, began, None, given)
+
+
+def valued(memory: dict[str, Any], slots: slice, value: Any) -> Any:
+    """Such a buffer whose row 1 has these values, and ends an episode."""
+    part, own = part_of(memory, slots), range(slots.stop - slots.start)
+    numbers = np.arange(slots.start, slots.stop)
+    step = step_of([*own], boxes(*numbers), terminated=[True for _ in own])
+    step.final_obs = boxes(*numbers + 10)
+    add(part, 1, step, decision_of(*numbers, value=np.array(value)))
+    part.reward[1] = numbers
+    part.add_flags(1, step)
+    end(part, 1, step, 0)
+    return part
+
+
+def adopt(buffer: RolloutBuffer, slots: slice, part: RolloutBuffer) -> None:
+    arrays = part.private_arrays()
+    buffer.adopt(slots, part.extras.keys(), arrays, part.packed_ends())
+
+
+def whole_of_three() -> RolloutBuffer:
+    """A buffer for rows that are filled elsewhere, with memory for their values."""
+    first = buffer_of()
+    add(first, 0, step_of(EVERY, boxes(0, 0, 0)), decision_of(0, 0, 0, value=[0.0] * 3))
+    return part_of(memory_of(first), slice(0, 3))
+
+
+FIRST, REST = slice(0, 1), slice(1, 3)
+
+
+def test_parts_that_have_their_memory_in_common_are_adopted_as_they_are() -> None:
+    whole = whole_of_three()
+    adopt(whole, FIRST, valued(whole.memory, FIRST, [0.5]))
+    adopt(whole, REST, valued(whole.memory, REST, [1.5, 2.5]))
+    assert whole.private_arrays() == {}
+    assert whole.extras["value"].tolist() == [[0, 0, 0], [0.5, 1.5, 2.5], [0, 0, 0]]
+    assert whole.obs.whole()[1, :, 0].tolist() == [0, 1, 2]
+    assert whole.action.whole()[1].tolist() == whole.reward[1].tolist() == [0, 1, 2]
+    assert whole.terminated.sum(axis=1).tolist() == [0, 3, 0]
+    ends = whole.packed_ends()
+    assert ends.numbers[:, :2].tolist() == [[1, 0], [1, 1]]  # slots of the whole pool
+    assert ends.final_obs[0][:, 0].tolist() == [10, 11]
+
+
+@pytest.mark.parametrize("wide_first", [True, False])
+def test_parts_with_extras_of_another_dtype_are_adopted_beside_the_others(
+    wide_first: bool,
+) -> None:
+    whole = whole_of_three()
+    for slots in (REST, FIRST) if wide_first else (FIRST, REST):
+        value = [2**53, 1j] if slots == REST else [0.5]
+        adopt(whole, slots, valued(whole.memory, slots, value))
+    assert whole.extras["value"].dtype == complex
+    assert whole.extras["value"][1].tolist() == [0.5, 2**53, 1j]
+    assert list(whole.private_arrays()) == ["extras/value"]
+
+
+def test_parts_whose_extras_have_other_names_are_refused() -> None:
+    whole = whole_of_three()
+    adopt(whole, FIRST, valued(whole.memory, FIRST, [0.5]))
+    part = part_of(whole.memory, REST)
+    add(part, 0, step_of([0, 1], boxes(1, 2)), decision_of(1, 1))
+    with pytest.raises(OptionError, match=r"are \[\]; before they were \['value'\]"):
+        adopt(whole, REST, part)
+
+
+def test_rows_that_were_lost_are_padding_that_nothing_crosses() -> None:
+    whole = whole_of_three()
+    for slots, value in ((FIRST, [0.5]), (REST, [1.5, 2.5])):
+        adopt(whole, slots, valued(whole.memory, slots, value))
+    fault = Fault("died", "step", worker=1)
+    whole.lose(range(1, 3), fault)
+    lost = {name: array[:, REST] for name, array in whole.arrays().items()}
+    truncated, started = lost.pop("truncated"), lost.pop("started")
+    assert not any(array.any() for array in lost.values())  # not even valid
+    assert truncated.tolist() == [[False] * 2, [False] * 2, [True] * 2]
+    assert started.all()
+    assert [*whole.ends] == [(2, 1), (2, 2)]
+    assert [one.fault for one in whole.ends.values()] == [fault, None]  # told once
+    assert not any(one.bootstrapped or one.summary for one in whole.ends.values())
+    assert whole.extras["value"][1].tolist() == [0.5, 0, 0] and whole.valid[:, 0].all()
+
+
+def test_memory_that_was_used_before_is_as_in_the_middle_of_an_episode() -> None:
+    whole = whole_of_three()
+    valued(whole.memory, slice(0, 3), [0.5, 1.5, 2.5])
+    whole.lose(range(3), Fault("died", "step"))
+    again = part_of(whole.memory, slice(0, 3), started=True)
+    assert same(again.started, np.arange(3)[:, None].repeat(3, 1) == 0)
+    assert not (again.terminated | again.truncated).any() and again.valid.all()
+    assert again.ends == {}
+
+
+def test_a_rollout_that_owns_its_arrays_keeps_them_when_the_memory_is_used_again() -> (
+    None
+):
+    whole = whole_of_three()
+    adopt(whole, slice(0, 3), valued(whole.memory, slice(0, 3), [0.5, 1.5, 2.5]))
+    memory, before = whole.memory, memory_of(whole)
+    whole.own()
+    for array in memory.values():
+        array[:] = 1
+    assert same(whole.arrays(), before)
+    assert np.shares_memory(whole.started, whole.arrays()["started"])
+    assert whole.private_arrays().keys() == memory.keys()
+
+
 # In a rollout -------------------------------------------------------------------------
 
 

@@ -28,7 +28,8 @@ from corral.engine.pool.options import PoolOptions
 from corral.engine.pool.receive import Receiver, StaleViews
 from corral.engine.pool.recovery import Recovery
 from corral.engine.pool.state import Lifecycle, PoolState
-from corral.engine.worker.letters import Letter
+from corral.engine.worker.commands import ResumeState
+from corral.engine.worker.letters import Letter, Reply
 from corral.errors import Fault
 
 SLOTS = 4
@@ -46,12 +47,21 @@ class ScriptedExecutor:
     """Workers that die, each at the next call that can notice it."""
     inbox: list[Letter] = field(default_factory=list)
     informed: bool = False
+    waits: list[tuple[int, float | None]] = field(default_factory=list)
+    """Each wait's target and timeout."""
+    replies: dict[int, Reply] = field(default_factory=dict)
+    """What each worker answers to its next question."""
+    ended: list[Fault] = field(default_factory=list)
+    """The faults of workers that have ended."""
+    resumed: dict[int, ResumeState] = field(default_factory=dict)
+    """Where the latest replacement of each worker continues."""
 
     def __post_init__(self) -> None:
         self.shards = SHARDS
         plan = plan_control(SLOTS, len(SHARDS), SLOTS)
         self.control = ControlViews(plan, memoryview(bytearray(plan.size)))
         self.on_return: Any = None
+        self._asked: dict[int, int] = {}
 
     def _die(self) -> None:
         if self.deaths:
@@ -70,7 +80,21 @@ class ScriptedExecutor:
         self._die()
         self.said.extend(messages)
 
+    def ask(self, questions: Any) -> None:
+        self._die()
+        self.said.extend(questions.items())
+        self._asked |= {worker: one.number for worker, one in questions.items()}
+
+    def is_asked(self, worker: int, number: int) -> bool:
+        return self._asked.get(worker) == number
+
+    def answers(self, workers: Any, timeout: Any) -> dict[int, Reply]:
+        self._die()
+        self._asked = {}
+        return {worker: self.replies.pop(worker) for worker in workers}
+
     def wait(self, target: int, timeout: Any, is_done: Any, only_some: bool) -> bool:
+        self.waits.append((target, timeout))
         self._die()
         return bool(is_done())
 
@@ -83,7 +107,7 @@ class ScriptedExecutor:
         return letters, self.informed
 
     def ended_workers(self) -> list[Fault]:
-        return []
+        return self.ended
 
     def last_letters(self, worker: int) -> list[Letter]:
         own = [one for one in self.inbox if one.slot in SHARDS[worker]]
@@ -92,15 +116,22 @@ class ScriptedExecutor:
 
     def replace(self, worker: int, resume: Any, delay: float) -> None:
         self.said.append(("replace", worker, resume.tickets))
+        self.resumed[worker] = resume
+        self._asked.pop(worker, None)
 
     def output(self, worker: int) -> str:
         return ""
 
 
 class Parts:
-    """State, dispatcher and receiver of a pool whose obs and actions are floats."""
+    """State, dispatcher and receiver of a pool whose obs and actions are floats.
 
-    def __init__(self, **options: Any) -> None:
+    Args:
+        base: the tickets of all slots at first.
+        options: see `PoolOptions`.
+    """
+
+    def __init__(self, base: int = 0, **options: Any) -> None:
         asked = PoolOptions(**options)
         budget = RestartBudget(asked.max_restarts, asked.restarts_per_minute)
         self.executor = executor = ScriptedExecutor()
@@ -108,6 +139,8 @@ class Parts:
         plan = plan_data(SLOTS, codec, codec, start=0)
         self.views = DataViews(plan, memoryview(bytearray(plan.size)))
         self.state = PoolState(SLOTS, executor.control.done)
+        self.state.tickets.base = base
+        self.state.done[:] = base & TICKET_MASK
         self.actions = Actions(codec, self.views)
         self.lifecycle = Lifecycle()
         self.lifecycle.open()

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from scripted import SLOTS, Parts
 
+from corral.engine.layout.plan import TICKET_MASK
 from corral.engine.pool.state import BROKEN, OPEN, SENDING
 from corral.engine.worker.commands import WIDE_ACTIONS, Verb
-from corral.engine.worker.letters import Letter
-from corral.errors import Fault, WorkerDied
+from corral.engine.worker.letters import Letter, Reply
+from corral.errors import EnvError, Fault, OrderError, WorkerDied
 
 
 @pytest.fixture
@@ -94,6 +95,19 @@ def test_an_env_that_raised_beside_a_dead_worker_is_among_the_faults(parts):
     assert caught.value.step.slots.tolist() == [2]
 
 
+def test_workers_that_ended_in_one_batch_are_each_among_the_faults(parts):
+    parts.reset()
+    parts.step_all()
+    parts.executor.ended = [
+        Fault(kind="died", command="step", worker=worker, pid=1) for worker in (0, 1)
+    ]
+    parts.executor.deaths = [1]
+    with pytest.raises(WorkerDied) as caught:
+        parts.dispatcher.wait(SLOTS, None)
+    assert [fault.worker for fault in caught.value.faults] == [1, 0]
+    assert [fault.slot for fault in caught.value.faults] == [2, 0]
+
+
 def test_with_restarts_the_worker_is_replaced_and_the_wait_goes_on(restarting):
     parts = restarting
     parts.reset()
@@ -103,6 +117,8 @@ def test_with_restarts_the_worker_is_replaced_and_the_wait_goes_on(restarting):
     parts.dispatcher.wait(SLOTS, None)
     assert parts.executor.said[-1] == ("replace", 1, [2, 2])
     assert parts.lifecycle.state == OPEN
+    # All results are there: it does not wait for a ring that may never come.
+    assert len(parts.executor.waits) == 1
 
 
 def test_messages_are_posted_once_more_to_those_that_are_left(restarting):
@@ -114,6 +130,14 @@ def test_messages_are_posted_once_more_to_those_that_are_left(restarting):
     assert len(posted) == 1 and posted[0][1].options == {"hard": True}
     assert parts.state.messages[3] == [posted[0][1]]
     assert parts.executor.said[-1] == ([3], "RESET", 0)
+
+
+def test_a_worker_that_is_gone_keeps_new_columns_from_no_other(parts):
+    """Results are being received; the next wait tells of the worker."""
+    parts.executor.deaths = [0]
+    parts.dispatcher.announce_columns([])
+    assert [worker for worker, _ in parts.executor.said] == [1]
+    assert parts.lifecycle.state == OPEN
 
 
 def test_nothing_is_remembered_of_messages_where_no_worker_is_replaced(parts):
@@ -136,3 +160,89 @@ def test_waiting_counts_as_waiting_also_when_it_fails(parts, monkeypatch):
     with pytest.raises(WorkerDied):
         parts.dispatcher.wait(SLOTS, None)
     assert parts.state.waiting_seconds == 2.5
+
+
+def test_a_wait_counts_the_rings_of_all_results_since_the_start(parts):
+    parts.state.taken = TICKET_MASK - 5
+    parts.reset()  # four
+    for slots in ([2], [3]):
+        parts.dispatcher.step(np.array(slots), [np.zeros((1, 1), np.float32)], 0)
+        parts.finish(*slots)
+        parts.dispatcher.wait(1, None)
+        parts.receiver.take(np.array(slots), True, False)
+    for _ in range(2):
+        parts.step_all()
+        parts.finish(*range(SLOTS))
+        parts.dispatcher.wait(SLOTS, None)
+        parts.receiver.take(None, True, False)
+    assert [target for target, _ in parts.executor.waits] == [TICKET_MASK, 0, 4, 8]
+
+
+def test_a_wait_that_begins_anew_has_the_rest_of_its_time(restarting, monkeypatch):
+    parts = restarting
+    clock = "corral.engine.pool.dispatch.perf_counter"
+    monkeypatch.setattr(clock, lambda: 5.0 + 4.0 * len(parts.executor.waits))
+    parts.step_all()
+    parts.executor.deaths = [0, 1]
+    assert not parts.dispatcher.wait(SLOTS, 10.0)
+    assert [left for _, left in parts.executor.waits] == [10.0, 6.0, 2.0]
+    assert parts.state.waiting_seconds == 12.0
+
+
+# Questions ----------------------------------------------------------------------------
+
+
+def asked(parts: Parts, *slots: int):
+    """A question about these slots, which tells each worker of its own."""
+    return parts.dispatcher.ask("call", [*slots], tuple)
+
+
+def test_each_worker_is_asked_once_and_answers_come_in_the_order_of_slots(parts):
+    question = asked(parts, 3, 0, 2)
+    told = [(w, one.indexes, one.payload) for w, one in parts.executor.said]
+    assert told == [(1, (1, 0), (3, 2)), (0, (0,), (0,))]
+    parts.executor.replies = {0: Reply(["zero"], []), 1: Reply(["three", "two"], [])}
+    assert parts.dispatcher.answers(question, None) == ("three", "zero", "two")
+    with pytest.raises(OrderError, match="were taken already"):
+        parts.dispatcher.answers(question, None)
+
+
+def test_answers_to_an_earlier_question_are_refused(parts):
+    earlier = asked(parts, 0)
+    asked(parts, 0, 1)
+    with pytest.raises(OrderError, match="asked something else since"):
+        parts.dispatcher.answers(earlier, None)
+
+
+def test_envs_that_raise_when_asked_are_all_in_the_error(parts):
+    question = asked(parts, *range(SLOTS))
+    faults = [Fault("raised", "call", slot=s, worker=s // 2) for s in (1, 3)]
+    parts.executor.replies = {w: Reply([], [faults[w]]) for w in (0, 1)}
+    with pytest.raises(EnvError) as caught:
+        parts.dispatcher.answers(question, None)
+    assert [fault.slot for fault in caught.value.faults] == [1, 3]
+    assert caught.value.fault.episode.asked == ("call", (1,))
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_worker_that_ends_takes_its_answer_along_where_it_is_replaced_too(
+    restarting, late
+):
+    parts = restarting
+    question = asked(parts, 2) if late else None
+    parts.executor.deaths = [1]
+    with pytest.raises(WorkerDied) as caught:
+        parts.dispatcher.answers(question, None) if late else asked(parts, 2)
+    assert caught.value.fault.worker == 1
+    assert parts.executor.said[-1][:2] == ("replace", 1)
+    assert parts.lifecycle.state == OPEN
+    if late:
+        with pytest.raises(OrderError, match="or replaced"):
+            parts.dispatcher.answers(question, None)
+
+
+def test_without_restarts_a_worker_that_ends_while_it_is_asked_breaks_the_pool(parts):
+    parts.executor.deaths = [0]
+    with pytest.raises(WorkerDied):
+        asked(parts, 1)
+    assert parts.lifecycle.state == BROKEN

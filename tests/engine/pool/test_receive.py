@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from scripted import SLOTS, Parts
 
+from corral.engine.layout.plan import Tickets
+from corral.engine.worker.info_writer import InfoWriter
 from corral.engine.worker.letters import Letter
 from corral.errors import EnvError, Fault, OrderError, StaleViewError
 
@@ -95,6 +97,52 @@ def test_a_fault_that_was_not_told_is_void_once_another_episode_began(
     else:
         with pytest.raises(EnvError):
             parts.receiver.take(None, True, False)
+
+
+def test_what_a_worker_wrote_about_one_command_is_void_once_there_is_another(parts):
+    tickets = Tickets(SLOTS)
+    tickets.base = parts.state.tickets.of(0)  # the worker counts alike
+    columns, send = parts.inbox.columns, parts.executor.inbox.append
+    writer = InfoWriter(
+        *(range(SLOTS), "all", False, columns, bytearray(SLOTS)),
+        *(None, lambda: None, send, tickets),
+    )
+
+    def step(name: str, *slots: int) -> None:
+        parts.step_all()
+        tickets.base += 1
+        for slot in slots:
+            writer.write(slot, 0, {"name": name})
+        writer.post()
+
+    step("late", 2, 3)
+    parts.state.take_all()  # Ctrl-C: the caller has not got these
+    step("new", 1, 3)
+    parts.finish(*range(SLOTS))
+    infos = parts.receiver.take(None, True, False).infos.to_list(SLOTS)
+    assert infos == [{}, {"name": "new"}, {}, {"name": "new"}]
+
+
+def test_a_worker_that_died_while_it_wrote_is_replaced_and_results_are_taken():
+    parts = Parts(on_fault="restart")
+    parts.reset()
+    parts.step_all()
+    parts.finish(*range(SLOTS))
+    parts.executor.deaths = [1]
+    step = parts.receiver.take(None, True, False)
+    assert step.reward.tolist() == [20.0, 21.0, 22.0, 23.0]
+    assert parts.executor.said[-1] == ("replace", 1, [2, 2])
+
+
+def test_an_env_that_its_worker_has_built_again_is_a_restart(parts):
+    parts.step_all()
+    parts.finish(*range(SLOTS))
+    fault = Fault(kind="raised", command="step", slot=2, worker=1)
+    parts.executor.inbox = [Letter(2, restarted=fault)]
+    step = parts.receiver.take(None, True, False)
+    (kept,) = parts.recovery.take_faults()
+    assert (kept.slot, parts.recovery.count) == (2, 1)
+    assert step.infos.to_list(SLOTS)[2] == {"fault": kept}
 
 
 def test_a_letter_waits_for_the_slot_that_it_is_about(parts):

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from corral.engine.layout.plan import TICKET_MASK
+from corral.engine.layout.plan import TICKET_MASK, Tickets
 from corral.engine.pool.state import PoolState, chosen_slots
-from corral.engine.worker.commands import Verb
+from corral.engine.worker.autoreset import HOLD, OFF
+from corral.engine.worker.commands import WIDE_ACTIONS, Verb
 from corral.errors import OptionError, OrderError
 
 SLOTS = 5
@@ -163,6 +164,14 @@ def test_tickets_go_on_after_the_last_32_bit_number():
     assert not state.complete()
 
 
+@pytest.mark.parametrize("last", [5, TICKET_MASK, TICKET_MASK + 1, 5 * 2**32])
+def test_a_word_of_the_block_is_the_ticket_nearest_to_the_last_one(last):
+    tickets = Tickets(2)
+    tickets.base, tickets.offsets[1] = 3, last - 3
+    for ticket in (last - 3, last, last + 1, last + 2**31 - 1):
+        assert tickets.whole(1, ticket & TICKET_MASK) == ticket
+
+
 def test_a_slot_takes_one_command_at_a_time():
     state = new_state(3)
     state.send(np.array([1]), Verb.STEP)
@@ -186,6 +195,35 @@ def test_a_slot_is_reset_before_its_first_step_and_after_a_fault():
         state.check_sendable(state.all, started=True)
 
 
+def test_a_slot_whose_failure_was_noted_in_part_needs_a_reset_too():
+    class Interrupting(np.ndarray):
+        """Ctrl-C comes after it was written to."""
+
+        def __setitem__(self, at, value):
+            super().__setitem__(at, value)
+            raise KeyboardInterrupt
+
+    state = new_state(3)
+    state.start(state.all, np.array([1, 1, 1]), {})
+    state.started = state.started.view(Interrupting)
+    with pytest.raises(KeyboardInterrupt):
+        state.stop(np.array([2]))
+    with pytest.raises(OrderError, match=r"slots \[2\] have not been reset"):
+        state.check_sendable(state.all, started=True)
+
+
+def test_a_slot_was_stepped_if_that_was_its_last_command_and_in_this_mode():
+    state = new_state(3)
+    assert not any(state.is_stepped(slot, 0) for slot in range(3))  # as by a site
+    state.send_all(HOLD | WIDE_ACTIONS)
+    state.take_all()
+    assert state.is_stepped(0, HOLD) and not state.is_stepped(0, OFF)
+    state.send(np.array([1]), Verb.STEP, OFF)
+    state.send(np.array([2]), Verb.RESET, HOLD)
+    stepped = [state.is_stepped(slot, mode) for slot in (1, 2) for mode in (OFF, HOLD)]
+    assert stepped == [True, False, False, False]
+
+
 def test_only_a_reset_that_was_the_last_command_counts_as_one():
     state = new_state(2)
     state.send(state.all, Verb.RESET)
@@ -206,7 +244,10 @@ def test_messages_are_kept_until_the_result_of_their_command_is_taken():
 def test_a_task_assigned_ahead_belongs_to_the_first_episode_that_begins_after_it():
     state, slots = new_state(2), np.array([0, 1])
     state.send_all(0)
-    state.assigned[1] = state.tickets.of(1), "push"
+    ahead = state.tickets.of(1)
+    state.assigned[1] = ahead, "push"
+    told = [state.request_of(1, began) for began in (ahead - 1, ahead, ahead + 1)]
+    assert told == [{}, {}, {"task": "push"}]
     state.results_taken(slots, np.array([True, True]))  # it was under way before
     assert state.assigned.keys() == {1}
     state.send_all(0)

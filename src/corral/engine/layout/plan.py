@@ -37,6 +37,8 @@ MIN_ACTION_ROWS, MAX_ACTION_ROWS = 8, 1024
 ACTION_BYTES = 16 << 20
 # Tickets grow without bound and are compared as unsigned 32-bit words.
 TICKET_MASK = 0xFFFFFFFF
+# Of two such words the later one is less than this ahead.
+_HALF = 1 << 31
 CACHE_LINE_BYTES = 64
 
 # One cache line per slot and row: two workers never write to the same line, and the C
@@ -266,6 +268,11 @@ class DataViews:
         return part
 
 
+def is_later(ticket: int, than: int) -> bool:
+    """Whether one of two tickets, whole or as words of the block, is the later one."""
+    return 0 < (ticket - than & TICKET_MASK) < _HALF
+
+
 class Tickets:
     """The tickets of `count` slots: of a whole pool, or of one worker's shard.
 
@@ -303,6 +310,14 @@ class Tickets:
     def word(self, slot: int) -> int:
         """The same as a word of the block."""
         return self.base + self._words[slot] & TICKET_MASK
+
+    def whole(self, slot: int, word: int) -> int:
+        """The ticket of a slot that is this word of the block.
+
+        The nearest to its last command: workers have done less or, for a site, more.
+        """
+        last = self.of(slot)
+        return last + ((word - last + _HALF & TICKET_MASK) - _HALF)
 
     def take_over(self, words: list[int]) -> None:
         """Continue from the tickets of a worker that ended."""

@@ -190,11 +190,9 @@ class FaultDetails(Neighbourhood):
     ) -> Fault:
         """The fault of a slot whose worker ended, from what the block has of it."""
         began = int(self.executor.control.episode[slot, BEGIN_TICKET])
-        last = self.state.tickets.of(slot)
+        last = self.state.tickets.word(slot)
         answering = fault.command in QUESTION_COMMANDS
-        ticket = (
-            int(self.executor.control.done[slot]) if answering else last
-        ) & TICKET_MASK
+        ticket = int(self.executor.control.done[slot]) if answering else last
         in_reset = (
             (self.state.is_reset(slot) and last == ticket)
             or began == ticket  # a step that began an episode, or was about to

@@ -172,9 +172,10 @@ class Recovery:
     def _resume(self, worker: int, fault: Fault, stage: int) -> ResumeState:
         """Where the new worker continues; unfinished episodes are lost."""
         shard = self._executor.shards[worker]
-        tickets = self._executor.control.done[shard.start : shard.stop].tolist()
+        done = self._executor.control.done[shard.start : shard.stop].tolist()
         care = bytearray()
-        for slot, ticket in zip(shard, tickets, strict=True):
+        for slot, word in zip(shard, done, strict=True):
+            ticket = self._state.tickets.whole(slot, word)
             if ticket <= self._root_tickets[slot]:  # no episode of this root seed yet
                 words = self._executor.control.episode[slot]
                 words[EPISODE_NUMBER], words[EPISODE_RESTARTS] = -1, 0
@@ -183,7 +184,7 @@ class Recovery:
                 self._lose_episode(slot, ticket, fault)
             care.append(HAS_INFOS | found)
         tasks = [self._fault_details.task_of(slot) for slot in shard]
-        return ResumeState(tickets, bytes(care), [], tasks)
+        return ResumeState(done, bytes(care), [], tasks)
 
     def _progress(self, slot: int, ticket: int, stage: int) -> int:
         """How far the slot's episode was, as the new worker is told."""
@@ -220,7 +221,8 @@ class Recovery:
         for slot in sorted(self._state.assigned.keys() & shard):
             after, task = self._state.assigned[slot]
             # An episode that began with it may not have been received yet.
-            done = int(executor.control.done[slot])
+            word = int(executor.control.done[slot])
+            done = self._state.tickets.whole(slot, word)
             if done <= after or not self._record["started"][done & 1, slot]:
                 index = slot - shard.start
                 messages.append(commands.NextEpisode(index, task=task))

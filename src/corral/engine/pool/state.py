@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corral.engine.executors.contract import Executor
-from corral.engine.layout.plan import TICKET_MASK, Tickets
+from corral.engine.layout.plan import TICKET_MASK, Tickets, is_later
 from corral.engine.worker.commands import WIDE_ACTIONS, Verb
 from corral.errors import (
     ClosedError,
@@ -375,7 +375,7 @@ class PoolState:
     def forget_assigned(self, begun: NDArray[np.int64]) -> None:
         """Forget tasks that the slots' episodes, begun with these tickets, have."""
         for slot, (after, _) in [*self.assigned.items()]:
-            if int(begun[slot]) - after & TICKET_MASK in range(1, 1 << 31):
+            if is_later(int(begun[slot]), after):
                 del self.assigned[slot]
 
     # What is known of slots -----------------------------------------------------------
@@ -393,7 +393,7 @@ class PoolState:
         ticket, said = self._requests.get(slot, (None, {}))
         said = dict(said) if ticket == began else {}
         after, task = self.assigned.get(slot, (began, None))
-        if began - after & TICKET_MASK in range(1, 1 << 31):
+        if is_later(began, after):
             said.setdefault("task", task)
         return said
 
@@ -451,7 +451,7 @@ class PoolState:
 
     def is_reset_since(self, slot: int, ticket: int) -> bool:
         """Whether the slot was sent a reset after this command, a word of the block."""
-        return int(self._reset_at[slot]) - ticket & TICKET_MASK in range(1, 1 << 31)
+        return is_later(int(self._reset_at[slot]), ticket)
 
     def is_stepped(self, slot: int, autoreset: int) -> bool:
         """Whether the slot's last command was a step with this mode of autoreset."""
