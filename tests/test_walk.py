@@ -56,6 +56,12 @@ def size(calls: list[Call]) -> tuple[int, int]:
     return len(calls), len({file for _, file in calls})
 
 
+@pytest.fixture(autouse=True)
+def torch_is_not_loaded(monkeypatch):
+    """Its idle threads are ended before a batch, which is another call."""
+    monkeypatch.delitem(sys.modules, "torch._C", raising=False)
+
+
 @pytest.fixture
 def pool():
     with corral.Pool("Pendulum-v1", 8, backend="process", workers=2) as pool:

@@ -177,7 +177,8 @@ class EpisodeRecord:
         notes: Why a replay may go differently.
         before: The last actions before a failed reset, if other envs shared the
             process.
-        beside: What another env of its process did meanwhile, if there was one.
+        beside: What another env of its process did meanwhile, if there was one; with
+            one on either side, the second is beside the first.
     """
 
     kit: Any
