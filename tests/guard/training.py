@@ -237,18 +237,26 @@ def made_with() -> dict[str, str]:
 
     import torch
 
-    model = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
-    processor = (model[1] if model else platform.processor()).encode()
     found = {
         "machine": platform.machine(),
         "instructions": torch.backends.cpu.get_cpu_capability(),
-        "processor": hashlib.sha256(processor).hexdigest()[:8],
+        "processor": _processor(),
     }
     packages = ("torch", "numpy", "gymnasium", "stable_baselines3", "mujoco")
     for name in (*packages, "pybullet", "onnxruntime"):
         with contextlib.suppress(PackageNotFoundError):
             found[name] = version(name)
     return found
+
+
+def _processor() -> str:
+    """A hash of its model and instructions: one name may stand for several models."""
+    about = Path("/proc/cpuinfo").read_text().partition("\n\n")[0]
+    facts = re.findall(
+        r"^(?:vendor_id|cpu family|model|model name|flags)\s*: .*", about, re.MULTILINE
+    )
+    described = "\n".join(facts) or platform.processor()
+    return hashlib.sha256(described.encode()).hexdigest()[:8]
 
 
 # Two of them --------------------------------------------------------------------------
