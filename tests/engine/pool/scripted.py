@@ -25,6 +25,7 @@ from corral.engine.pool.dispatch import Dispatcher
 from corral.engine.pool.fault_details import FaultDetails
 from corral.engine.pool.inbox import Inbox
 from corral.engine.pool.options import PoolOptions
+from corral.engine.pool.questions import Questions
 from corral.engine.pool.receive import Receiver, StaleViews
 from corral.engine.pool.recovery import Recovery
 from corral.engine.pool.state import Lifecycle, PoolState
@@ -154,6 +155,7 @@ class Parts:
         )
         self.recovery = Recovery(asked, budget, self.inbox, details)
         self.dispatcher = Dispatcher(self.lifecycle, details, self.recovery)
+        self.questions = Questions(self.dispatcher)
         self.receiver = Receiver(
             self.dispatcher, codec, self.views, self.inbox, StaleViews(), same_step=True
         )

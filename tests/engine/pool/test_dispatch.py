@@ -9,8 +9,8 @@ from scripted import SLOTS, Parts
 from corral.engine.layout.plan import TICKET_MASK
 from corral.engine.pool.state import BROKEN, OPEN, SENDING
 from corral.engine.worker.commands import WIDE_ACTIONS, Verb
-from corral.engine.worker.letters import Letter, Reply
-from corral.errors import EnvError, Fault, OrderError, WorkerDied
+from corral.engine.worker.letters import Letter
+from corral.errors import Fault, WorkerDied
 
 
 @pytest.fixture
@@ -187,62 +187,3 @@ def test_a_wait_that_begins_anew_has_the_rest_of_its_time(restarting, monkeypatc
     assert not parts.dispatcher.wait(SLOTS, 10.0)
     assert [left for _, left in parts.executor.waits] == [10.0, 6.0, 2.0]
     assert parts.state.waiting_seconds == 12.0
-
-
-# Questions ----------------------------------------------------------------------------
-
-
-def asked(parts: Parts, *slots: int):
-    """A question about these slots, which tells each worker of its own."""
-    return parts.dispatcher.ask("call", [*slots], tuple)
-
-
-def test_each_worker_is_asked_once_and_answers_come_in_the_order_of_slots(parts):
-    question = asked(parts, 3, 0, 2)
-    told = [(w, one.indexes, one.payload) for w, one in parts.executor.said]
-    assert told == [(1, (1, 0), (3, 2)), (0, (0,), (0,))]
-    parts.executor.replies = {0: Reply(["zero"], []), 1: Reply(["three", "two"], [])}
-    assert parts.dispatcher.answers(question, None) == ("three", "zero", "two")
-    with pytest.raises(OrderError, match="were taken already"):
-        parts.dispatcher.answers(question, None)
-
-
-def test_answers_to_an_earlier_question_are_refused(parts):
-    earlier = asked(parts, 0)
-    asked(parts, 0, 1)
-    with pytest.raises(OrderError, match="asked something else since"):
-        parts.dispatcher.answers(earlier, None)
-
-
-def test_envs_that_raise_when_asked_are_all_in_the_error(parts):
-    question = asked(parts, *range(SLOTS))
-    faults = [Fault("raised", "call", slot=s, worker=s // 2) for s in (1, 3)]
-    parts.executor.replies = {w: Reply([], [faults[w]]) for w in (0, 1)}
-    with pytest.raises(EnvError) as caught:
-        parts.dispatcher.answers(question, None)
-    assert [fault.slot for fault in caught.value.faults] == [1, 3]
-    assert caught.value.fault.episode.asked == ("call", (1,))
-
-
-@pytest.mark.parametrize("late", [False, True])
-def test_a_worker_that_ends_takes_its_answer_along_where_it_is_replaced_too(
-    restarting, late
-):
-    parts = restarting
-    question = asked(parts, 2) if late else None
-    parts.executor.deaths = [1]
-    with pytest.raises(WorkerDied) as caught:
-        parts.dispatcher.answers(question, None) if late else asked(parts, 2)
-    assert caught.value.fault.worker == 1
-    assert parts.executor.said[-1][:2] == ("replace", 1)
-    assert parts.lifecycle.state == OPEN
-    if late:
-        with pytest.raises(OrderError, match="or replaced"):
-            parts.dispatcher.answers(question, None)
-
-
-def test_without_restarts_a_worker_that_ends_while_it_is_asked_breaks_the_pool(parts):
-    parts.executor.deaths = [0]
-    with pytest.raises(WorkerDied):
-        asked(parts, 1)
-    assert parts.lifecycle.state == BROKEN

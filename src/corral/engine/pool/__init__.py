@@ -9,7 +9,6 @@ A slot has at most one pending command. A pool belongs to the thread and process
 made it.
 """
 
-from corral.engine.pool.dispatch import Question
 from corral.engine.pool.options import (
     ApiOptions,
     PoolOptions,
@@ -18,6 +17,7 @@ from corral.engine.pool.options import (
     same_spaces,
 )
 from corral.engine.pool.pool import Pool
+from corral.engine.pool.questions import Question
 from corral.engine.pool.stats import Stats
 
 __all__ = ["ApiOptions", "Pool", "PoolOptions", "Question", "Stats"]

@@ -1,4 +1,4 @@
-"""The dispatcher talks to the workers: commands, messages, questions, and waiting.
+"""The dispatcher talks to the workers: commands, messages, and waiting for results.
 
 A worker that died or hung is replaced where `Recovery` can do so; if not, an error says
 what the worker was doing, and the pool can only be closed.
@@ -6,9 +6,8 @@ what the worker was doing, and the pool can only be closed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from itertools import chain
 from time import perf_counter
 from typing import Any
@@ -16,7 +15,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from corral.engine.executors.assign import worker_and_index
-from corral.engine.faults.report import error_for, one_error_for
+from corral.engine.faults.report import error_for
 from corral.engine.layout.plan import TICKET_MASK
 from corral.engine.layout.readout import Column
 from corral.engine.pool.fault_details import Asked, FaultDetails
@@ -25,35 +24,11 @@ from corral.engine.pool.state import BROKEN, OPEN, SENDING, Chosen, Lifecycle
 from corral.engine.worker import commands
 from corral.engine.worker.commands import Verb
 from corral.engine.worker.letters import Letter
-from corral.errors import Fault, FaultError, OrderError, WorkerDied, WorkerHung
-
-# Makes what a worker is asked from its slots.
-Payload = Callable[[list[int]], Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """A question that was asked and not yet answered.
-
-    Attributes:
-        slots: In the order of the answers.
-        by_worker: Those of the slots that each worker runs.
-        number: See `commands.Ask`.
-    """
-
-    slots: list[int]
-    by_worker: dict[int, list[int]]
-    verb: str
-    payload: Payload
-    number: int
-
-    def to(self, slot: int | None) -> Asked | None:
-        """What one slot was asked."""
-        return None if slot is None else (self.verb, self.payload([slot]))
+from corral.errors import Fault, FaultError, WorkerDied, WorkerHung
 
 
 class Dispatcher:
-    """Sends everything to the workers, and waits for results.
+    """Sends commands and messages to the workers, and waits for results.
 
     Attributes:
         on_broken: Adds the results of other workers, and their last letters, to a final
@@ -201,61 +176,6 @@ class Dispatcher:
             except (WorkerDied, WorkerHung) as error:
                 # Again to the others: a message that arrives twice counts once.
                 self.recover(error)
-
-    # Questions ------------------------------------------------------------------------
-
-    def ask(self, verb: str, slots: list[int], payload: Payload) -> Question:
-        """Ask one question per worker that has any of the slots; do not wait."""
-        shards = self.executor.shards
-        by_worker: dict[int, list[int]] = {}
-        for slot in slots:
-            by_worker.setdefault(worker_and_index(slot, shards)[0], []).append(slot)
-        number = commands.next_question_number()
-        question = Question(slots, by_worker, verb, payload, number)
-        messages = {
-            worker: commands.Ask(
-                verb, tuple(map(self._index, some)), payload(some), number
-            )
-            for worker, some in by_worker.items()
-        }
-        self.state.question_count += 1
-        with self._losing_the_answer(question):
-            self.executor.ask(messages)
-        return question
-
-    def answers(self, question: Question, timeout: float | None) -> tuple[Any, ...]:
-        """Wait for the answers, in the order of the question's slots."""
-        is_asked, number = self.executor.is_asked, question.number
-        if not all(is_asked(worker, number) for worker in question.by_worker):
-            raise OrderError(
-                "these answers were taken already, or their workers were asked "
-                "something else since, or replaced; take the answers to a question "
-                "before you ask the next"
-            )
-        with self._losing_the_answer(question):
-            replies = self.executor.answers(question.by_worker, timeout)
-        faults = [
-            self.fault_details.of_exception(fault, question.to(fault.slot))
-            for reply in replies.values()
-            for fault in reply.faults
-        ]
-        if faults:
-            raise one_error_for(faults)
-        answers: dict[int, Any] = {}
-        for worker, slots in question.by_worker.items():
-            answers.update(zip(slots, replies[worker].values, strict=True))
-        return tuple(answers[slot] for slot in question.slots)
-
-    @contextmanager
-    def _losing_the_answer(self, question: Question) -> Iterator[None]:
-        """A worker that ends takes its answer along, even where it is replaced."""
-        try:
-            yield
-        except (WorkerDied, WorkerHung) as error:
-            asked = question.to(error.fault.slot)
-            lost = error_for(self.fault_details.of_dead_worker(error.fault, asked))
-            self.recover(error, asked)
-            raise lost from lost.__cause__
 
     # Waiting --------------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ from corral.engine.keywords import check_callable, checked_keywords, is_number
 from corral.engine.layout.columns import Columns
 from corral.engine.layout.leaves import check_count
 from corral.engine.pool.actions import Actions
-from corral.engine.pool.dispatch import Dispatcher, Payload, Question
+from corral.engine.pool.dispatch import Dispatcher
 from corral.engine.pool.fault_details import FaultDetails
 from corral.engine.pool.inbox import Inbox
 from corral.engine.pool.opening import OpenWorkers, open_workers
@@ -37,6 +37,7 @@ from corral.engine.pool.options import (
     mode_of,
     root_seed,
 )
+from corral.engine.pool.questions import Payload, Question, Questions
 from corral.engine.pool.receive import Receiver, StaleViews
 from corral.engine.pool.recovery import Recovery
 from corral.engine.pool.state import (
@@ -236,7 +237,7 @@ class Pool(WorkersOwner):
     def _connect(
         self, opened: OpenWorkers, options: PoolOptions, budget: RestartBudget
     ) -> None:
-        """Sending, receiving and recovery, over one state, if the envs allow it."""
+        """Everything that works on the state, if the envs allow the options."""
         executor, self.layout, self.specs, self.spec, codecs, self._views = opened
         self._executor, self._codec = executor, codecs.action
         self._batches: BatchedEnvs | None = None
@@ -265,6 +266,7 @@ class Pool(WorkersOwner):
         )
         self._recovery = Recovery(options, budget, self._inbox, details)
         self._dispatcher = Dispatcher(self._lifecycle, details, self._recovery)
+        self._questions = Questions(self._dispatcher)
         self._receiver = Receiver(
             self._dispatcher,
             codecs.obs,
@@ -644,14 +646,14 @@ class Pool(WorkersOwner):
     def ask_async(self, verb: str, slots: Slots | None, payload: Payload) -> Question:
         """Ask one question per worker that has any of the slots; do not wait."""
         self._lifecycle.check()
-        return self._dispatcher.ask(verb, self._state.choose(slots).tolist(), payload)
+        return self._questions.ask(verb, self._state.choose(slots).tolist(), payload)
 
     def answers(
         self, question: Question, timeout: float | None = None
     ) -> tuple[Any, ...]:
         """Wait for the answers to a question, in the order of its slots."""
         self._lifecycle.check()
-        return self._dispatcher.answers(question, timeout)
+        return self._questions.answers(question, timeout)
 
     # Faults ---------------------------------------------------------------------------
 
