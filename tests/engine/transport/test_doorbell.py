@@ -161,6 +161,14 @@ bell.flush()
     assert hung.bell.count == 15_000
 
 
+def test_more_rings_than_a_pipe_holds_are_there_after_the_flush(hung: Hung) -> None:
+    for _ in range(20_000):
+        hung.bell.ring()
+        hung.bell.flush()
+    assert hung.bell.wait(20_000, 0.0)
+    assert hung.bell.count == 20_000
+
+
 def test_two_processes_play_ping_pong(hung: Hung, start: Start) -> None:
     back = Hung(hung.kind)
     script = (

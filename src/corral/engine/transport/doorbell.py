@@ -24,7 +24,8 @@ Assumes:
     - All use the same kind. The line is zeroed before the first of them attaches.
     - Targets stay within 2**31 of the count.
     - Event twin only: a KeyboardInterrupt in the few bytecodes between reading the
-      rings and adding them up loses them. The C twin has no such window.
+      rings and adding them up loses them; and so does the end of a ringer that has just
+      made room in a full pipe. The C twin has no such window.
 """
 
 from __future__ import annotations
@@ -59,6 +60,8 @@ KIND: Kind = "futex" if HAS_FUTEX and _wanted else "event"
 COUNT, TARGET, SLEEPING, STOPPED, EAGER = range(5)
 
 _LONGEST_SLEEP = 0.25
+# Much more than a waiter finds, and less than a full pipe holds.
+_READ_BYTES = 4096
 
 
 # Both twins have the same methods, with positional arguments.
@@ -175,11 +178,11 @@ class EventDoorbell:
         with self._lock:
             if not self._held_back or self.descriptor is None:
                 return
-            try:
-                os.write(self.descriptor, struct.pack("=Q", self._held_back))
-                self._held_back = 0
-            except BlockingIOError:
-                pass  # a full pipe: thousands of rings are unread; the next flush adds
+            while not self._show():
+                # A full pipe: make one number of many, since there may be no later
+                # flush, and the waiter may look at any time or never.
+                self._held_back += self._take()
+            self._held_back = 0
 
     def close(self) -> None:
         """Flush, then let go of the memory and the descriptor; idempotent."""
@@ -191,17 +194,36 @@ class EventDoorbell:
 
     def _collect_and_reach(self, target: int) -> bool:
         """Add up what arrived, then look."""
-        assert self.descriptor is not None, "the doorbell is closed"
+        if not (rings := self._take()):
+            return False
+        self._words[COUNT] = (self._words[COUNT] + rings) % 2**32
+        return self._has_reached(target)
+
+    def _show(self) -> bool:
+        """Add what was held back to the descriptor, unless that is full."""
+        assert self.descriptor is not None
         try:
-            rings = os.read(self.descriptor, 4096)
+            os.write(self.descriptor, struct.pack("=Q", self._held_back))
         except BlockingIOError:
             return False
-        if not rings:  # it would look so for ever
-            raise OSError(errno.EBADF, "a doorbell's descriptor is now another file")
-        # An eventfd gives one sum, a pipe every ring of its own.
-        total = sum(ring for (ring,) in struct.iter_unpack("=Q", rings))
-        self._words[COUNT] = (self._words[COUNT] + total) % 2**32
-        return self._has_reached(target)
+        return True
+
+    def _take(self) -> int:
+        """The rings in the descriptor, which are no longer there."""
+        assert self.descriptor is not None, "the doorbell is closed"
+        taken: int = 0
+        while True:
+            try:
+                rings = os.read(self.descriptor, _READ_BYTES)
+            except BlockingIOError:
+                return taken
+            if not rings:  # it would look so for ever
+                why = "a doorbell's descriptor is now another file"
+                raise OSError(errno.EBADF, why)
+            # An eventfd gives one sum, a pipe every number that was written.
+            taken += sum(ring for (ring,) in struct.iter_unpack("=Q", rings))
+            if len(rings) < _READ_BYTES:
+                return taken
 
     def _has_reached(self, target: int) -> bool:
         return (self._words[COUNT] - target) % 2**32 < 2**31
