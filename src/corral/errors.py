@@ -220,11 +220,12 @@ class Fault:
             versions.
         exception: The env's own exception, where it could be pickled.
         episode: Everything to replay the episode, where the fault is one slot's.
-        others: (died) Number of other slots of its worker, which are lost with it.
+        others: Number of other slots of its worker that lost their episodes with it.
         node: (cluster) The machine's name or address.
         site: (cluster) The number of the site on it.
         by_env: Whether the env itself raised an error of Corral's, such as one of a
             pool that it has inside.
+        replaced: Whether its worker was replaced, so that the pool continues.
     """
 
     kind: str
@@ -258,6 +259,7 @@ class Fault:
     node: str | None = None
     site: int | None = None
     by_env: bool = False
+    replaced: bool = False
     # A new field goes here, with a default: saved faults hold values in this order.
 
     def save(self, path: str | os.PathLike[str]) -> None:

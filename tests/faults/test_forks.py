@@ -139,7 +139,8 @@ def test_a_child_that_comes_back_from_anywhere_ends_at_once(
     assert [slot for _, slot, _ in closed] == ["0", "1"]
     assert {int(pid) for _, _, pid in closed} == workers
     wait_until(lambda: not copies_of(workers))
-    assert "where a child process must end" in capfd.readouterr().err
+    if where != "close":  # then the worker may end it before it can say so
+        assert "where a child process must end" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("where", ["worker_init", "per_worker", "item"])

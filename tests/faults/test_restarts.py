@@ -314,7 +314,7 @@ def test_faults_of_two_workers_in_one_batch_are_both_mended(
     assert step.valid.tolist() == [False, one == RAISE, True, False]
     kinds = {RAISE: "raised", EXIT: "died", KILL: "died", HANG: "hung"}
     told = {fault.slot: fault.kind for fault in pool.faults}
-    assert told == {0: kinds[one], 3: kinds[other]}
+    assert told == {0: kinds[one], 3: kinds[other]}, pool.faults
     # Slot 2 was done before its worker ended, so its episode is cut one step later.
     assert pool.step(actions()).valid.tolist() == [True, True, False, True]
     assert pool.step(actions()).valid.all()
@@ -489,11 +489,64 @@ def test_a_call_that_kills_its_worker_raises_and_the_pool_goes_on(make_pool) -> 
 
     pool = make_pool(env=Callable_)
     pool.reset()
-    with pytest.raises(WorkerDied, match="exit code 9"):
+    with pytest.raises(WorkerDied, match="exit code 9") as caught:
         pool.call("die", slots=[1])
+    told = str(caught.value)
+    assert "make the call again: the worker was replaced" in told
+    assert "close the pool" not in told and "continue after" not in told
     step = pool.step(actions())
     assert step.valid.tolist() == [False, False, True, True]
     assert pool.step(actions()).valid.all()
+
+
+@pytest.mark.parametrize("on_fault", ["raise", "restart"])
+def test_a_step_may_kill_the_worker_of_a_slot_that_is_asked(
+    make_pool, on_fault: str
+) -> None:
+    pool = make_pool(on_fault=on_fault)
+    pool.reset()
+    pool.send(actions(s0=KILL))
+    with pytest.raises(WorkerDied, match=r"^slot 0, worker 0.*during step") as caught:
+        pool.set_attr("name", ["new"], slots=[1])
+    restarts = on_fault == "restart"
+    assert caught.value.fault.replaced == restarts
+    assert ("close the pool" in str(caught.value)) != restarts
+    if restarts:
+        assert not pool.recv().valid[0]
+        pool.set_attr("name", ["new"], slots=[1])
+
+
+def test_only_slots_with_an_episode_lose_one(make_pool) -> None:
+    pool = make_pool(workers=1, on_fault="raise")
+    with pytest.raises(EnvError):
+        pool.reset(slots=[2], options={"break": True})
+    pool.reset(slots=[1, 3])
+    with pytest.raises(WorkerDied) as caught:
+        pool.step([KILL], slots=[1])
+    assert (caught.value.fault.slot, caught.value.fault.others) == (1, 1)
+    assert "The worker's other slot lost its episode." in str(caught.value)
+
+
+def test_a_slot_that_failed_before_loses_nothing_more(make_pool) -> None:
+    pool = make_pool(on_fault="raise")
+    pool.reset()
+    with pytest.raises(EnvError):
+        pool.step([RAISE], slots=[0])
+    with pytest.raises(WorkerDied) as caught:
+        pool.step([KILL], slots=[1])
+    assert (caught.value.fault.slot, caught.value.fault.others) == (1, 0)
+    assert "lost" not in str(caught.value)
+
+
+def test_a_worker_that_ends_in_a_call_before_any_episode_has_no_seed(make_pool) -> None:
+    class Callable_(Fragile):
+        def die(self) -> None:
+            os._exit(9)
+
+    pool = make_pool(env=Callable_, on_fault="raise")
+    with pytest.raises(WorkerDied) as caught:
+        pool.call("die", slots=[1])
+    assert (caught.value.fault.seed, caught.value.fault.others) == (None, 0)
 
 
 # Limits -------------------------------------------------------------------------------

@@ -113,7 +113,7 @@ def test_a_death_is_that_of_the_slot_the_worker_was_at(resources, sleeper) -> No
     watched.at(1, RESETTING, 1, 0.0)
     fault = watched.health.death(watched.link(1, sleeper))
     assert sleeper.returncode == -9  # what was left of it was ended
-    assert (fault.command, fault.slot, fault.others) == ("reset", 4, 1)
+    assert (fault.command, fault.slot) == ("reset", 4)
     assert fault.seed is None and fault.pid == sleeper.pid
 
 

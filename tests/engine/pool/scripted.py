@@ -91,8 +91,13 @@ class ScriptedExecutor:
 
     def answers(self, workers: Any, timeout: Any) -> dict[int, Reply]:
         self._die()
+        if not self.replies.keys() >= set(workers):
+            raise TimeoutError
         self._asked = {}
         return {worker: self.replies.pop(worker) for worker in workers}
+
+    def answered(self, workers: Any) -> dict[int, Reply]:
+        return {one: said for one, said in self.replies.items() if one in workers}
 
     def wait(self, target: int, timeout: Any, is_done: Any, only_some: bool) -> bool:
         self.waits.append((target, timeout))

@@ -35,6 +35,16 @@ def test_each_worker_is_asked_once_and_answers_come_in_the_order_of_slots(parts)
         parts.questions.answers(question, None)
 
 
+def test_answers_that_are_late_can_be_waited_for_again(parts):
+    question = asked(parts, 3, 0, 2)
+    parts.executor.replies = {0: Reply(["zero"], [])}
+    late = r"slots \[3, 2\] have not answered call within 0.5 s; ask for the answers"
+    with pytest.raises(TimeoutError, match=late):
+        parts.questions.answers(question, 0.5)
+    parts.executor.replies[1] = Reply(["three", "two"], [])
+    assert parts.questions.answers(question, 0.5) == ("three", "zero", "two")
+
+
 def test_answers_to_an_earlier_question_are_refused(parts):
     earlier = asked(parts, 0)
     asked(parts, 0, 1)

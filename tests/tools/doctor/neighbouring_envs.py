@@ -1,6 +1,7 @@
 """Envs that fail beside another one in their process, or for other reasons."""
 
 import os
+import time
 
 import gymnasium
 import numpy as np
@@ -54,6 +55,22 @@ class Rude(Walk):
         if self.at > 3.0 and self.walked - {self}:
             raise RuntimeError("stepSimulation failed.")
         self.walked.add(self)
+        return super().step(action)
+
+
+class Stuck(Rude):
+    """The same; its steps hang while there is a file.
+
+    Args:
+        mark: the file.
+    """
+
+    def __init__(self, mark):
+        self.mark = mark
+
+    def step(self, action):
+        while self.mark.exists():
+            time.sleep(0.01)
         return super().step(action)
 
 

@@ -21,6 +21,7 @@ from neighbouring_envs import (
     MoodySteps,
     Rude,
     RudeLater,
+    Stuck,
     Told,
     Unlucky,
     Walk,
@@ -38,6 +39,12 @@ INTERFERES = 'They interfere with each other: isolation="slot" gives each slot'
 @pytest.fixture
 def path(tmp_path):
     return tmp_path / "fault.zip"
+
+
+@pytest.fixture(autouse=True)
+def nobody_has_walked_here(monkeypatch):
+    """What replays in this process leave is not there for the next."""
+    monkeypatch.setattr(Rude, "walked", set())
 
 
 @pytest.fixture
@@ -135,6 +142,31 @@ def test_an_env_that_fails_alone_too_blames_no_other(path) -> None:
     with replay(path) as replayed:
         assert replayed.reproduced and replayed.neighbours is None
         assert "the other envs of its process are not the reason" in str(replayed)
+
+
+def test_the_program_that_ran_the_others_does_not_blame_the_env(path) -> None:
+    fail(path, Rude, backend="serial", workers=None)
+    with replay(path) as replayed:
+        assert replayed.reproduced and replayed.neighbours is None
+        assert "has run the other envs too, so it cannot tell" in str(replayed)
+    with replay(path, backend="process") as replayed:
+        assert replayed.neighbours.interferes
+
+
+def test_what_took_too_long_is_not_taken_for_what_works(path, single_runs) -> None:
+    mark = path.with_name("mark")
+    fail(path, [Rude, functools.partial(Stuck, mark)])
+    mark.touch()
+    with replay(path, timeout=0.5) as replayed:
+        assert replayed.neighbours.late == 1
+        assert replayed.neighbours.interferes is None
+        assert "1 of them took too long: allow more with timeout=" in str(replayed)
+
+
+def test_slots_have_the_numbers_of_their_cluster(path, single_runs) -> None:
+    fault = fail(path, Rude)
+    replace(fault, slot=4 + fault.slot, site=1, node="n1").save(path)
+    assert set(replay(path).neighbours.beside) == {4 + 1 - fault.slot}
 
 
 @pytest.mark.parametrize("kind", [Moody, MoodySteps])

@@ -299,6 +299,22 @@ def test_an_episode_that_hung_hangs_for_as_long_as_it_was_given(path, capfd) -> 
     assert "rerun.py" not in said
 
 
+def test_a_child_that_crashes_first_does_not_hide_that_it_hung(path, capfd) -> None:
+    def fork_and_hang() -> None:
+        if (child := os.fork()) == 0:
+            crash()
+        os.waitpid(child, 0)
+        hang()
+
+    fail(path, functools.partial(Walk, fork_and_hang), 1, step_timeout=1.5)
+    said = "".join(capfd.readouterr())
+    assert "Segmentation fault" in said  # of the child
+    replayed = replay(path)
+    assert replayed.reproduced and isinstance(replayed.error, WorkerHung)
+    assert "in hang" in replayed.error.fault.stack
+    assert "Extension modules" not in str(replayed)
+
+
 def test_a_death_that_does_not_happen_again_is_told(path) -> None:
     def once() -> Any:
         if not flag.exists():

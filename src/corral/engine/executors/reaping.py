@@ -108,8 +108,7 @@ class WorkerHealth:
             return replace(fault, seed=self.assignment.seed)
         shard = self._shards[link.worker]
         command, slot = current_command(link, shard)
-        others = len(shard) - (slot is not None)
-        return replace(fault, command=command, slot=slot, others=others)
+        return replace(fault, command=command, slot=slot)
 
     def lateness(self, link: WorkerLink) -> Fault | None:
         """End a worker that overran a deadline; its fault, or None if it is in time."""

@@ -121,7 +121,8 @@ def advice_for(
         yield "see which nodes are there: corral doctor --cluster"
         return
     if in_python and fault.kind in ("died", "hung") and in_pool:
-        yield "close the pool"
+        again = "make the call again: the worker was replaced, and the pool continues"
+        yield again if fault.replaced else "close the pool"
     alone = _in_processes(fault, _option(syntax, "isolation", "slot"), syntax)
     if mistake_in(fault) is None:  # which says so itself
         line = _by_transfer(fault).get(fault.command) or _by_kind(fault, syntax)
@@ -163,7 +164,7 @@ def _continuing(fault: Fault, syntax: str) -> Iterator[str]:
             yield f"run such items again: {again}"
     elif fault.gave_up:
         yield "allow more restarts: max_restarts=, restarts_per_minute="
-    elif helped_by_restarts(fault):
+    elif helped_by_restarts(fault) and not fault.replaced:
         option = "on_timeout" if fault.kind == "hung" else "on_fault"
         again = _in_processes(fault, f'{option}="restart"', syntax)
         yield f"continue after errors: {again}"

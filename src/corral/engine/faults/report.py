@@ -178,18 +178,20 @@ def _users_part(text: str) -> str:
     kept = [
         line
         for line in lines
-        if ", in " in line or not any(own in line for own in _OWN_FRAMES)
+        if ", in " in line or not any(own in line for own in _NOT_THE_USERS)
     ]
     return "\n".join(kept if any("File " in line for line in kept) else lines)
 
 
-# Where frames of a worker begin that are neither the env's nor the policy's.
-_OWN_FRAMES = (
+# What is in lines that tell nothing of the env or the policy: Corral's frames, and the
+# list of all extension modules that are loaded.
+_NOT_THE_USERS = (
     *(
         f'File "{Path(__file__).parents[2] / room}'
         for room in ("engine", "rollouts", "tools/doctor")
     ),
     'File "<string>"',
+    "Extension modules: ",
 )
 
 

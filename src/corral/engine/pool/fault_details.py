@@ -170,16 +170,22 @@ class FaultDetails(Neighbourhood):
         building = fault.command in ("start", "construct") and fault.slot is None
         if fault.kind == "start" or building:
             return self.with_rebuild_spec(fault)
-        if fault.command in QUESTION_COMMANDS and fault.slot is not None:
-            return self.of_lost_slot(fault, fault.slot, asked)
-        shard = self.shards[fault.worker]
-        at_stake = [slot for slot in shard if not self._is_held(slot)]
-        # The slot that it was running, if that is not done; else the first such slot.
-        late = [slot for slot in self.state.unfinished(shard) if slot in at_stake]
-        fault = replace(fault, others=len(at_stake) - bool(late))
-        if not late:
-            return replace(fault, slot=None)
-        return self.of_lost_slot(fault, fault.slot if fault.slot in late else late[0])
+        shard, slot = self.shards[fault.worker], fault.slot
+        if fault.command not in QUESTION_COMMANDS or slot is None:
+            asked = None
+            unfinished = self.state.unfinished(shard)
+            late = [one for one in unfinished if not self._is_held(one)]
+            # What it was running, if that is not done; else the first such slot.
+            slot = slot if slot in late else next(iter(late), None)
+        others = sum(one != slot and self._has_episode(one) for one in shard)
+        fault = replace(fault, slot=slot, others=others)
+        return fault if slot is None else self.of_lost_slot(fault, slot, asked)
+
+    def _has_episode(self, slot: int) -> bool:
+        """Whether an episode of the slot has begun, and neither failed nor is over."""
+        begun = self.executor.control.episode[slot, BEGIN_TICKET]
+        failed = self.state.has_failed(slot)
+        return bool(begun) and not failed and not self.episode_is_over(slot)
 
     def _is_held(self, slot: int) -> bool:
         """Whether the slot repeats the last row of an episode that is over."""
@@ -202,7 +208,8 @@ class FaultDetails(Neighbourhood):
         command = fault.command
         if command in ("step", "reset"):
             command = "step" if steps else "reset"
-        about = self._known_of(slot, has_begun=not in_reset or began == ticket)
+        begun = self.state.tickets.whole(slot, ticket) and began == ticket
+        about = self._known_of(slot, has_begun=not in_reset or bool(begun))
         task = about["task"]
         fault = replace(
             fault,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from corral.engine.executors.assign import worker_and_index
@@ -16,7 +16,7 @@ from corral.engine.faults.report import error_for, one_error_for
 from corral.engine.pool.dispatch import Dispatcher
 from corral.engine.pool.fault_details import Asked
 from corral.engine.worker.commands import Ask, next_question_number
-from corral.errors import OrderError, WorkerDied, WorkerHung
+from corral.errors import FaultError, OrderError, WorkerDied, WorkerHung
 
 # Makes what a worker is asked from its slots.
 Payload = Callable[[list[int]], Any]
@@ -39,8 +39,8 @@ class Question:
     number: int
 
     def to(self, slot: int | None) -> Asked | None:
-        """What one slot was asked."""
-        return None if slot is None else (self.verb, self.payload([slot]))
+        """What one slot was asked, if it was."""
+        return (self.verb, self.payload([slot])) if slot in self.slots else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,8 +78,13 @@ class Questions:
                 "something else since, or replaced; take the answers to a question "
                 "before you ask the next"
             )
-        with self._losing_the_answer(question):
-            replies = executor.answers(question.by_worker, timeout)
+        try:
+            with self._losing_the_answer(question):
+                replies = executor.answers(question.by_worker, timeout)
+        except FaultError:
+            raise
+        except TimeoutError:
+            raise self._late(question, timeout) from None
         completed = self.dispatcher.fault_details.of_exception
         faults = [
             completed(fault, question.to(fault.slot))
@@ -93,16 +98,29 @@ class Questions:
             answers.update(zip(slots, replies[worker].values, strict=True))
         return tuple(answers[slot] for slot in question.slots)
 
+    def _late(self, question: Question, timeout: float | None) -> TimeoutError:
+        """The error where some answers are missing, which may still arrive."""
+        here = self.dispatcher.executor.answered(question.by_worker)
+        late = [
+            slot
+            for worker, slots in question.by_worker.items()
+            for slot in slots
+            if worker not in here
+        ]
+        return TimeoutError(
+            f"slots {late} have not answered {question.verb} within {timeout:g} s; "
+            "ask for the answers again to wait longer"
+        )
+
     @contextmanager
     def _losing_the_answer(self, question: Question) -> Iterator[None]:
         """A worker that ends takes its answer along, even where it is replaced."""
         try:
             yield
         except (WorkerDied, WorkerHung) as error:
-            asked, details = (
-                question.to(error.fault.slot),
-                self.dispatcher.fault_details,
-            )
-            lost = error_for(details.of_dead_worker(error.fault, asked))
+            asked = question.to(error.fault.slot)
+            details = self.dispatcher.fault_details
+            fault = details.of_dead_worker(error.fault, asked)
             self.dispatcher.recover(error, asked)
+            lost = error_for(replace(fault, replaced=True))
             raise lost from lost.__cause__

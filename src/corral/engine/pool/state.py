@@ -447,11 +447,15 @@ class PoolState:
 
     def is_reset(self, slot: int) -> bool:
         """Whether the slot's last command was a reset."""
-        return int(self._reset_at[slot]) == self.tickets.of(slot)
+        return 0 < int(self._reset_at[slot]) == self.tickets.of(slot)
 
     def is_reset_since(self, slot: int, ticket: int) -> bool:
         """Whether the slot was sent a reset after this command, a word of the block."""
         return is_later(int(self._reset_at[slot]), ticket)
+
+    def has_failed(self, slot: int) -> bool:
+        """Whether the slot failed since its last reset."""
+        return bool(self._reset_at[slot]) and not self.started[slot]
 
     def is_stepped(self, slot: int, autoreset: int) -> bool:
         """Whether the slot's last command was a step with this mode of autoreset."""

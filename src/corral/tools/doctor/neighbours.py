@@ -46,6 +46,8 @@ class NeighbourCheck:
     Attributes:
         alone: Of `RUNS` processes that it had to itself.
         beside: Of `RUNS` processes that it shared, by the slot beside it.
+        late: How many of all these processes took too long; what they would have done
+            is not known.
         carries_state: Whether its class came by value, with what others may have left
             in it.
     """
@@ -53,13 +55,14 @@ class NeighbourCheck:
     alone: int
     beside: dict[int, int]
     carries_state: bool = False
+    late: int = 0
 
     @property
     def interferes(self) -> bool | None:
         """Whether a neighbour is why it failed; None: not known."""
         if self.alone:
             return None if self.carries_state else False
-        return True if RUNS in self.beside.values() else None
+        return True if RUNS in self.beside.values() and not self.late else None
 
     def __str__(self) -> str:
         if self.interferes:
@@ -71,12 +74,14 @@ class NeighbourCheck:
             )
         if self.interferes is False:
             return FAILS_ALONE
-        beside = " and ".join(
-            f"in {failed} of {RUNS} beside slot {slot}"
+        beside = ", ".join(
+            f"{failed} of {RUNS} beside slot {slot}"
             for slot, failed in self.beside.items()
         )
+        late = f"{self.late} of them took too long: allow more with timeout="
         return (
-            f"It failed in {self.alone} of {RUNS} processes alone and {beside}. "
+            f"It failed in {self.alone} of {RUNS} processes alone, {beside}. "
+            f"{f'{late}. ' if self.late else ''}"
             "Whether the other envs of its process are the reason is not known."
         )
 
@@ -95,7 +100,7 @@ def check_neighbours(
     Args:
         fault: of an env that shared its process.
         shared: arrays that were too big to be saved.
-        timeout: seconds for one run.
+        timeout: seconds for the episode once; alone it is run `REPEATS` times.
     """
     episode = _repeatable(episode_of(fault))
     neighbours = [_repeatable(one) for one in _neighbours_of(episode)]
@@ -111,15 +116,18 @@ def check_neighbours(
         workers=len(tasks),
         on_fault="restart",
         max_restarts=0,
-        item_timeout=timeout,
+        item_timeout=REPEATS * timeout,
     )
     like = [_is_like(one, fault, n < RUNS) for n, one in enumerate(answers)]
     alone, *beside = (sum(like[n : n + RUNS]) for n in range(0, len(like), RUNS))
-    slots = [one.kit.slot for one in neighbours]
+    # A site numbers its slots from 0, and its faults as the cluster does.
+    first = 0 if fault.slot is None else fault.slot - episode.kit.slot
+    slots = [first + one.kit.slot for one in neighbours]
     return NeighbourCheck(
         alone,
         dict(zip(slots, beside, strict=True)),
         episode.kit.functions.has_code,
+        sum(isinstance(one, Fault) and one.kind == "hung" for one in answers),
     )
 
 

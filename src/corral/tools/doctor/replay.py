@@ -34,6 +34,10 @@ from corral.tools.doctor.rerun import At, Rerun, episode_of, failing_of
 FATAL = ("died", "hung")
 # Seconds allowed for what failed, in a process of its own, without another limit.
 REPLAY_TIMEOUT_SECONDS = 60.0
+SAME_PROGRAM = (
+    "This program has run the other envs too, so it cannot tell whether they are the "
+    "reason. In a terminal it can be told: corral replay FILE"
+)
 
 
 @dataclass(slots=True)
@@ -78,6 +82,11 @@ class Replay:
         episode = self.fault.episode
         return episode.actions[-1] if episode is not None and episode.actions else None
 
+    @property
+    def _in_its_process(self) -> bool:
+        """Whether it ran where the fault had happened, beside what others had left."""
+        return self.rerun is not None and self.fault.pid == os.getpid()
+
     def go_on(self) -> None:
         """After up_to="before": do what failed; what the env raises comes out."""
         if self.rerun is None or self.reproduced is not None:
@@ -103,7 +112,7 @@ class Replay:
             how = f"not reproduced: nothing went wrong up to {came}"
         else:
             raised = f"{type(self.error).__qualname__}: {self.error}"
-            how = f"not reproduced: this time it was {raised} in {came}"
+            how = f"not reproduced: in {came} it was {raised}"
             if self.reproduced:
                 how = f"reproduced in {came}: {raised}"
         place = where(replace(self.fault, pid=None))  # its process is gone
@@ -116,7 +125,7 @@ class Replay:
             # Else its class came by value, with what others may have left in it.
             and not episode_of(self.fault).kit.functions.has_code
         ):
-            lines.append(FAILS_ALONE)
+            lines.append(SAME_PROGRAM if self._in_its_process else FAILS_ALONE)
         return "\n".join(lines)
 
 
@@ -141,7 +150,8 @@ def replay(
         backend: "serial" for this process, "process" for one of its own (default:
             "process" if the env ended its process or hung, else "serial").
         timeout: seconds allowed for what failed in a process of its own, and for one
-            run beside another env (default: the limit it had, or 60).
+            run of the episode alone or beside another env (default: the limit it had,
+            or 60).
         shared: arrays that were too big to be saved.
         raise_error: raise what the env raises, instead of returning it.
         debugger: open pdb where the env raised.
@@ -243,10 +253,9 @@ def _here(fault: Fault, up_to: str, shared: dict[str, NDArray[Any]] | None) -> R
 
 # In a process of its own --------------------------------------------------------------
 
-# How faulthandler begins, before it ends a process that is late.
-TIMEOUT_LINE = "Timeout ("
-# Files in the folder of such a process: what it is about to do, and faulthandler's.
-DIARY, STACK = "diary", "stack"
+# Files in the folder of such a process: what it is about to do, and the stacks that
+# faulthandler writes when it crashes, or before it ends it for being late.
+DIARY, CRASH, LATE = "diary", "crash", "late"
 
 
 def _elsewhere(
@@ -263,14 +272,12 @@ def _elsewhere(
         )
     limit = timeout or fault.limit or REPLAY_TIMEOUT_SECONDS
     with tempfile.TemporaryDirectory() as folder:
-        stack = Path(folder, STACK)
-        stack.touch()
         try:
             task = (fault, shared, limit, Path(folder))
             found, at = run_in_worker(_run, [task], workers=1)[0]
         except WorkerDied as died:
-            at = _read(Path(folder, DIARY))
-            found = _ended(died.fault, at, stack.read_text(errors="replace"), limit)
+            at = _at(Path(folder, DIARY))
+            found = _ended(died.fault, at, Path(folder), limit)
     error = None
     if found is not None:
         found = replace(found, slot=fault.slot, seed=fault.seed)
@@ -283,20 +290,19 @@ def _elsewhere(
     return Replay(fault, reproduced, *at, error=error, notes=_notes(fault))
 
 
-def _ended(fault: Fault, at: At, stack: str, limit: float) -> Fault:
+def _ended(fault: Fault, at: At, folder: Path, limit: float) -> Fault:
     """The fault of a process that ended; if it was late, one of an env that hung."""
-    found = replace(
-        fault, item=None, worker=None, command=at[0], step=at[1], stack=stack
-    )
-    if found.exit_code != 1 or not stack.startswith(TIMEOUT_LINE):
-        return found
+    found = replace(fault, item=None, worker=None, command=at[0], step=at[1])
+    late = _read(folder / LATE)
+    if found.exit_code != 1 or not late:
+        return replace(found, stack=_read(folder / CRASH))
     return replace(
         found,
         kind="hung",
         exit_code=None,
         limit=limit,
         error_text=f"longer than {limit:g} s",
-        stack=stack.partition("\n")[2],
+        stack=late.partition("\n")[2],  # without the line that says so
     )
 
 
@@ -306,12 +312,12 @@ def _run(
     """The body of the other process, which notes what it is about to do."""
     fault, shared, limit, folder = task
     diary = folder / DIARY
-    with (folder / STACK).open("w") as stack:
-        faulthandler.enable(stack)
+    with (folder / CRASH).open("w") as crash, (folder / LATE).open("w") as late:
+        faulthandler.enable(crash)
         rerun = Rerun(fault, shared, lambda at: diary.write_text(f"{at[0]} {at[1]}"))
         try:
             rerun.bring()
-            faulthandler.dump_traceback_later(limit, exit=True, file=stack)
+            faulthandler.dump_traceback_later(limit, exit=True, file=late)
             rerun.go_on()
         except BaseException as error:
             found = describe(error, rerun.at[0], None, 0, step=rerun.at[1])
@@ -322,9 +328,12 @@ def _run(
     return None, rerun.at
 
 
-def _read(diary: Path) -> At:
-    try:
-        command, step = diary.read_text().split()
-    except (FileNotFoundError, ValueError):  # it did not come that far
-        return "start", 0
+def _at(diary: Path) -> At:
+    """What it was about to do last."""
+    command, step = _read(diary).split() or ("start", 0)
     return command, int(step)
+
+
+def _read(file: Path) -> str:
+    """A file of the process; "" if it did not come that far."""
+    return file.read_text(errors="replace") if file.exists() else ""
