@@ -19,7 +19,6 @@ from corral.engine.adapters.env_names import (
     makers_in,
     resolve_env,
 )
-from corral.engine.adapters.pettingzoo import has_agents
 from corral.engine.keywords import check_count
 from corral.errors import OptionError
 
@@ -191,6 +190,12 @@ def _mistake(thing: Any) -> str:
         f'{thing!r:.80}; pass an id such as "CartPole-v1", "module:function", a '
         "function or class that makes an environment, or a list of those"
     )
+
+
+def has_agents(env: Any) -> bool:
+    """Whether it follows one of PettingZoo's two APIs."""
+    methods = (getattr(env, name, None) for name in ("step", "observation_space"))
+    return not isinstance(env, gymnasium.Env) and all(map(callable, methods))
 
 
 def _function_of(module: ModuleType) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 import gymnasium
 
 from corral.engine.adapters.aec import AecAdapter
+from corral.engine.adapters.factories import has_agents
 from corral.engine.adapters.multi_agent import OBSERVE_CHOICES
 from corral.engine.adapters.parallel import ParallelAdapter
 from corral.engine.adapters.turn_steps import TurnSteps
@@ -56,12 +57,6 @@ def multi_env(env: Any, **options: Any) -> MultiAdapter:
         with suppress(Exception):  # the first error says more
             env.close()
         raise
-
-
-def has_agents(env: Any) -> bool:
-    """Whether it follows one of PettingZoo's two APIs."""
-    methods = (getattr(env, name, None) for name in ("step", "observation_space"))
-    return not isinstance(env, gymnasium.Env) and all(map(callable, methods))
 
 
 def in_turn(env: Any) -> bool:

@@ -23,7 +23,8 @@ from corral.api.pettingzoo.env import make_multi
 from corral.core import Factory
 from corral.engine.adapters import adapt
 from corral.engine.adapters.env_names import is_pettingzoo
-from corral.engine.adapters.pettingzoo import MultiAdapter, adapt_multi, has_agents
+from corral.engine.adapters.factories import has_agents
+from corral.engine.adapters.pettingzoo import MultiAdapter, adapt_multi
 from corral.engine.adapters.team import Team
 from corral.engine.executors.assign import Placement, usable_cores
 from corral.engine.pool import Stats

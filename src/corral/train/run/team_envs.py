@@ -21,11 +21,11 @@ from corral.api.sb3.action_masks import METHOD
 from corral.core import NO_TASK
 from corral.engine.adapters.aec import AecAdapter
 from corral.engine.adapters.against_random import AgainstRandom
-from corral.engine.adapters.factories import OuterFactory
+from corral.engine.adapters.factories import OuterFactory, has_agents
 from corral.engine.adapters.flattened_agents import FlattenedAgents
 from corral.engine.adapters.multi_agent import Outcome, PettingZooAdapter
 from corral.engine.adapters.parallel import ParallelAdapter
-from corral.engine.adapters.pettingzoo import has_agents, in_turn, parallel_form
+from corral.engine.adapters.pettingzoo import in_turn, parallel_form
 from corral.engine.adapters.roster import Roster
 from corral.engine.adapters.task_delivery import METHODS, method_of
 from corral.engine.adapters.team import MASK_KEY, Team
