@@ -166,10 +166,17 @@ def test_a_child_that_comes_back_while_auto_measures_is_no_second_worker():
 
 def test_what_a_child_raised_can_be_read(capfd):
     env = functools.partial(Forking, 0, "exec fails", "step")
+    said = ""
+
+    def has_ended_its_text() -> bool:
+        nonlocal said
+        said += capfd.readouterr().err
+        return "os._exit() or exec" in said and said.endswith("\n")
+
     with corral.Pool([env], backend="process") as pool:
         pool.reset()
         pool.step([1])
-    said = capfd.readouterr().err
+        wait_until(has_ended_its_text)  # a worker that closes ends its child at once
     assert "worker 0, raised FileNotFoundError" in said
     assert "os._exit() or exec" in said
     assert "Traceback" not in said

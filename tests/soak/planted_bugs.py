@@ -182,8 +182,8 @@ BUGS = (
     Bug(
         "A dead worker is blamed on its first slot, whichever it was at.",
         "engine/pool",
-        "fault.slot if fault.slot in late else late[0]",
-        "late[0]",
+        "slot if slot in late else next(iter(late), None)",
+        "next(iter(late), None)",
         ("engine/pool", "faults/test_blamed_slot.py"),
     ),
     Bug(
