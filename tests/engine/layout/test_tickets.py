@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corral.engine.layout.plan import TICKET_MASK, Tickets
+from corral.engine.layout.plan import WORD_MASK, Tickets
 
 SLOTS = 3
 
@@ -28,9 +28,9 @@ def test_every_slot_has_its_count_however_commands_were_mixed(commands):
 
 def test_the_blocks_word_has_32_bits():
     tickets = Tickets(1)
-    tickets.base = TICKET_MASK
-    assert tickets.word(0) == TICKET_MASK
-    assert tickets.advance(0) == TICKET_MASK + 1
+    tickets.base = WORD_MASK
+    assert tickets.word(0) == WORD_MASK
+    assert tickets.advance(0) == WORD_MASK + 1
     assert tickets.word(0) == 0
 
 

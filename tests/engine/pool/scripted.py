@@ -14,7 +14,7 @@ from corral.engine.faults.restart_limits import RestartBudget
 from corral.engine.layout.codec import codec_for
 from corral.engine.layout.columns import Columns
 from corral.engine.layout.plan import (
-    TICKET_MASK,
+    WORD_MASK,
     ControlViews,
     DataViews,
     plan_control,
@@ -146,7 +146,7 @@ class Parts:
         self.views = DataViews(plan, memoryview(bytearray(plan.size)))
         self.state = PoolState(SLOTS, executor.control.done)
         self.state.tickets.base = base
-        self.state.done[:] = base & TICKET_MASK
+        self.state.done[:] = base & WORD_MASK
         self.actions = Actions(codec, self.views)
         self.lifecycle = Lifecycle()
         self.lifecycle.open()
@@ -184,4 +184,4 @@ class Parts:
             self.views.obs[0][row, slot] = ticket
             self.views.record["reward"][row, slot] = 10 * ticket + slot
             self.views.record["valid"][row, slot] = True
-            self.executor.control.done[slot] = ticket & TICKET_MASK
+            self.executor.control.done[slot] = ticket & WORD_MASK

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scripted import SLOTS, Parts
 
-from corral.engine.layout.plan import TICKET_MASK
+from corral.engine.layout.plan import WORD_MASK
 from corral.engine.pool.state import BROKEN, OPEN, SENDING
 from corral.engine.worker.commands import WIDE_ACTIONS, Verb
 from corral.engine.worker.letters import Letter
@@ -163,7 +163,7 @@ def test_waiting_counts_as_waiting_also_when_it_fails(parts, monkeypatch):
 
 
 def test_a_wait_counts_the_rings_of_all_results_since_the_start(parts):
-    parts.state.taken = TICKET_MASK - 5
+    parts.state.taken = WORD_MASK - 5
     parts.reset()  # four
     for slots in ([2], [3]):
         parts.dispatcher.step(np.array(slots), [np.zeros((1, 1), np.float32)], 0)
@@ -175,7 +175,7 @@ def test_a_wait_counts_the_rings_of_all_results_since_the_start(parts):
         parts.finish(*range(SLOTS))
         parts.dispatcher.wait(SLOTS, None)
         parts.receiver.take(None, True, False)
-    assert [target for target, _ in parts.executor.waits] == [TICKET_MASK, 0, 4, 8]
+    assert [target for target, _ in parts.executor.waits] == [WORD_MASK, 0, 4, 8]
 
 
 def test_a_wait_that_begins_anew_has_the_rest_of_its_time(restarting, monkeypatch):

@@ -11,7 +11,7 @@ from corral.engine.layout.plan import (
     BEGIN_TICKET,
     EPISODE_NUMBER,
     RETIREMENT_STAGE,
-    TICKET_MASK,
+    WORD_MASK,
 )
 from corral.engine.worker.commands import NewColumns, NewRootSeed, NextEpisode
 from corral.engine.worker.letters import Letter
@@ -20,7 +20,7 @@ from corral.errors import EpisodeRecord, Fault, WorkerDied, WorkerHung
 
 # Tickets before the first reset: the step after it has number 2, or 0 as a word of the
 # block, or 2 again.
-BASES = [0, TICKET_MASK - 1, 2**32]
+BASES = [0, WORD_MASK - 1, 2**32]
 
 
 @pytest.fixture(params=BASES)
@@ -89,7 +89,7 @@ def test_a_task_that_an_episode_has_begun_with_is_not_told_again(parts):
 def test_episodes_are_counted_on_unless_none_of_the_root_seed_has_begun(parts, begun):
     """Otherwise the seeds of its first episodes would be drawn again."""
     parts.executor.control.episode[:, EPISODE_NUMBER] = 4
-    parts.recovery.root_seed_set(9)
+    parts.recovery.set_root_seed(9)
     if begun:
         parts.reset()
     parts.step_all()
@@ -103,7 +103,7 @@ def test_episodes_are_counted_on_unless_none_of_the_root_seed_has_begun(parts, b
 
 def test_a_worker_may_be_ahead_of_the_pool_when_its_seeds_are_counted_on(parts):
     """A site has stepped its slots, and what it sent is not counted yet."""
-    parts.recovery.root_seed_set(9)
+    parts.recovery.set_root_seed(9)
     parts.executor.control.episode[:, EPISODE_NUMBER] = 4
     parts.state.done += np.uint32(3)
     parts.recovery.recover(died(0))
@@ -113,7 +113,7 @@ def test_a_worker_may_be_ahead_of_the_pool_when_its_seeds_are_counted_on(parts):
 def test_a_root_seed_set_while_it_was_away_is_told(parts):
     parts.step_all()
     parts.recovery.recover(died(1))
-    parts.recovery.root_seed_set(9)
+    parts.recovery.set_root_seed(9)
     parts.executor.said.clear()
     parts.executor.on_return(1)
     assert (1, NewRootSeed(9)) in parts.executor.said

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from corral.engine.layout.plan import TICKET_MASK, Tickets
+from corral.engine.layout.plan import WORD_MASK, Tickets
 from corral.engine.pool.state import PoolState, chosen_slots
 from corral.engine.worker.autoreset import HOLD, OFF
 from corral.engine.worker.commands import WIDE_ACTIONS, Verb
@@ -44,7 +44,7 @@ def new_state(slots: int = SLOTS) -> PoolState:
 
 
 def check(state: PoolState, naive: Naive) -> None:
-    state.done[:] = [word & TICKET_MASK for word in naive.done]
+    state.done[:] = [word & WORD_MASK for word in naive.done]
     ready = naive.ready()
     late = sorted(naive.under_way.difference(ready))
     assert state.waiting == len(naive.under_way)
@@ -106,12 +106,12 @@ def test_a_command_that_was_withdrawn_was_never_sent():
     assert state.complete()
 
 
-@pytest.mark.parametrize("base", [0, TICKET_MASK - 1, 5 * 2**32])
+@pytest.mark.parametrize("base", [0, WORD_MASK - 1, 5 * 2**32])
 def test_what_another_sender_sent_is_counted_and_received(base):
     """Tickets come as words of the block, and may have begun anew meanwhile."""
     state = new_state(4)
     state.tickets.base = base
-    words = np.array([base + 3, base + 2]) & TICKET_MASK
+    words = np.array([base + 3, base + 2]) & WORD_MASK
     state.catch_up(words, np.array([True, False]), first=1)
     assert state.tickets_of(state.all).tolist() == [base, base + 3, base + 2, base]
     assert (state.send_count, state.waiting, state.unstarted) == (1, 0, 3)
@@ -119,13 +119,13 @@ def test_what_another_sender_sent_is_counted_and_received(base):
     assert state.tickets_of(state.all).tolist() == [base, base + 3, base + 2, base]
     assert (state.send_count, state.unstarted) == (1, 2)
     state.send_all(0)
-    state.done[:] = state.tickets_of(state.all) & TICKET_MASK
+    state.done[:] = state.tickets_of(state.all) & WORD_MASK
     assert state.complete()
 
 
 def test_a_task_is_forgotten_once_an_episode_began_with_it_elsewhere():
     state = new_state(3)
-    state.assigned = {0: (5, "a"), 1: (5, "b"), 2: (TICKET_MASK, "c")}
+    state.assigned = {0: (5, "a"), 1: (5, "b"), 2: (WORD_MASK, "c")}
     state.forget_assigned(np.array([5, 6, 0]))  # begun before, after, and after
     assert state.assigned == {0: (5, "a")}
 
@@ -157,19 +157,19 @@ def test_a_row_of_another_command_is_not_there():
 
 def test_tickets_go_on_after_the_last_32_bit_number():
     state = new_state(2)
-    state.tickets.base = TICKET_MASK
+    state.tickets.base = WORD_MASK
     state.send_all(0)
     assert state.complete()
-    state.done[:] = TICKET_MASK
+    state.done[:] = WORD_MASK
     assert not state.complete()
 
 
-@pytest.mark.parametrize("last", [5, TICKET_MASK, TICKET_MASK + 1, 5 * 2**32])
+@pytest.mark.parametrize("last", [5, WORD_MASK, WORD_MASK + 1, 5 * 2**32])
 def test_a_word_of_the_block_is_the_ticket_nearest_to_the_last_one(last):
     tickets = Tickets(2)
     tickets.base, tickets.offsets[1] = 3, last - 3
     for ticket in (last - 3, last, last + 1, last + 2**31 - 1):
-        assert tickets.whole(1, ticket & TICKET_MASK) == ticket
+        assert tickets.whole(1, ticket & WORD_MASK) == ticket
 
 
 def test_a_slot_takes_one_command_at_a_time():

@@ -27,9 +27,9 @@ from corral.engine.executors.starting import construction_fault, start_errors
 from corral.engine.faults.report import error_for
 from corral.engine.layout.codec import Codecs
 from corral.engine.layout.plan import (
-    TICKET_MASK,
     ControlViews,
     DataViews,
+    is_later,
     plan_control,
     plan_data,
 )
@@ -38,6 +38,7 @@ from corral.engine.worker.commands import (
     MAIL_ENTRY,
     MORE_FOLLOWS_BIT,
     STEP_ALL_ENTRIES,
+    VERB_SHIFT,
     Verb,
     as_one_command,
     entry,
@@ -148,7 +149,7 @@ class SerialExecutor(Executor):
         outside = here.context
         try:
             self._enter()
-            while (self._finished - target) & TICKET_MASK > TICKET_MASK >> 1:
+            while is_later(target, self._finished):
                 self._run_next()
             # The slots that the caller waits for may have been sent after others, and
             # after Ctrl-C fewer results were received than there were.
@@ -224,7 +225,7 @@ class SerialExecutor(Executor):
             except BaseException:  # its message may be unread, for the next command
                 self._interrupted = True
                 raise
-            self._finished += self._results_of[command >> 28]
+            self._finished += self._results_of[command >> VERB_SHIFT]
         if self._closed:
             self._raise_ended()
 

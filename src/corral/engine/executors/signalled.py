@@ -29,9 +29,11 @@ from corral.engine.executors.worker_link import WorkerLink
 from corral.engine.faults.report import error_for
 from corral.engine.layout.plan import (
     CLOSE_ASKED,
-    TICKET_MASK,
+    HALF_RANGE,
+    WORD_MASK,
     ControlPlan,
     ControlViews,
+    is_later,
 )
 from corral.engine.transport import doorbell
 from corral.engine.transport.block import Block
@@ -149,7 +151,7 @@ class SignalledExecutor(Executor):
             for link in present:
                 # There is room: mail leaves one entry, and no slot is pending.
                 link.queue[link.sent & link.last] = command
-                link.sent = link.sent + 1 & TICKET_MASK
+                link.sent = link.sent + 1 & WORD_MASK
                 link.bell.announce()
             for link in present:
                 link.bell.flush()
@@ -181,14 +183,14 @@ class SignalledExecutor(Executor):
         # Only mail can fill a queue, and only of a worker that is busy for long. The
         # last entry is left to `send_all`.
         room = link.last - len(entries)
-        while link.sent - link.consumed[0] & TICKET_MASK > room:
+        while link.sent - link.consumed[0] & WORD_MASK > room:
             link.bell.flush()
             self._raise_if_dead(link)
             self._collect()
             time.sleep(0.001)
         for entry in entries:
             link.queue[link.sent & link.last] = entry
-            link.sent = link.sent + 1 & TICKET_MASK
+            link.sent = link.sent + 1 & WORD_MASK
             link.bell.announce()
 
     def post(self, messages: Sequence[tuple[int, Any]]) -> None:
@@ -285,7 +287,7 @@ class SignalledExecutor(Executor):
                 break
             self.check_workers()
             if rung:  # more rings than results: wait for the next
-                target = bell.count + 1 & TICKET_MASK
+                target = bell.count + 1 & WORD_MASK
                 if is_done():  # after counting, so that what comes later rings later
                     break
             else:
@@ -317,7 +319,7 @@ class SignalledExecutor(Executor):
             return False
         for link in self._present:
             count = self._posted[link.worker]
-            while 0 < (count - link.fetched & TICKET_MASK) < 1 << 31:
+            while is_later(count, link.fetched):
                 self._sort_next(link, None)
         self._posted_seen = posted  # last: Ctrl-C may come before
         return True
@@ -396,7 +398,7 @@ class SignalledExecutor(Executor):
                 if self._helpers is not None and self._helpers.timed:
                     self._helpers.after_batch()
                 return answers
-            self._bell.wait(rings + 1 & TICKET_MASK, HEALTH_CHECK_SECONDS, self._spin)
+            self._bell.wait(rings + 1 & WORD_MASK, HEALTH_CHECK_SECONDS, self._spin)
 
     def answered(self, workers: Collection[int]) -> dict[int, Reply]:
         """The answers that are here."""
@@ -452,7 +454,7 @@ class SignalledExecutor(Executor):
             replies[link.worker] = message
         # Plain statements from here on, without a branch: Ctrl-C comes before or after
         # all of them, so a message is counted, kept and deleted once.
-        link.fetched = link.fetched + 1 & TICKET_MASK
+        link.fetched = link.fetched + 1 & WORD_MASK
         self._inbox += letters
         self._replies |= replies
         del link.mailbox.inbox[0]
@@ -505,7 +507,7 @@ class SignalledExecutor(Executor):
         """Ask a worker to close its envs; whether it will read that in its queue."""
         # For a worker whose queue is full, or that is not looking at it yet.
         self.control.stop[link.worker, 0] = CLOSE_ASKED
-        full = link.sent - link.consumed[0] & TICKET_MASK >= link.last
+        full = link.sent - link.consumed[0] & WORD_MASK >= link.last
         if not self._bound or full:
             return False
         with suppress(Exception):
@@ -521,12 +523,12 @@ def ring_for_lost_rings(bell: doorbell.Doorbell, done: NDArray[np.uint32]) -> No
     Other workers may be between the two right now; they get a moment. The caller checks
     `done` anyway, so one ring too many does no harm.
     """
-    missing = 1 << 32
+    missing = WORD_MASK
     for _ in range(20):
         finished = int(done.sum(dtype=np.uint64))
-        missing = min(missing, finished - bell.count & TICKET_MASK)
+        missing = min(missing, finished - bell.count & WORD_MASK)
         if not missing:
             return
-    if missing < 1 << 31:
+    if missing < HALF_RANGE:
         bell.ring(missing)
         bell.flush()

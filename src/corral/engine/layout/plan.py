@@ -7,9 +7,9 @@ The control part depends on slots and workers alone, so it exists before any env
 The data part is appended once the workers have reported their spaces.
 
 Rows. A slot's ticket counts the commands it was sent. Command t writes observation and
-record row `t % 2`, so what the previous command returned stays intact, and reads action
-row `t % action_rows`, so the actions of an episode, or the last of a long one, are in
-the block even after a SIGKILL.
+record row `t & ROW_MASK`, so what the previous command returned stays intact, and reads
+action row `t % action_rows`, so the actions of an episode, or the last of a long one,
+are in the block even after a SIGKILL.
 
 The ticket of slot i is `base + offsets[i]`, counted alike by pool and worker: a command
 to all slots moves the base alone.
@@ -32,13 +32,16 @@ from corral.engine.layout.durations import BUCKETS
 from corral.engine.layout.fields import Field, Planner
 
 BLOCK_ROWS = 2
+# `ticket & ROW_MASK` is the row of observations and records that a command writes.
+ROW_MASK = BLOCK_ROWS - 1
 MIN_ACTION_ROWS, MAX_ACTION_ROWS = 8, 1024
 # Room for the actions of all slots; rows that were never written cost nothing.
 ACTION_BYTES = 16 << 20
-# Tickets grow without bound and are compared as unsigned 32-bit words.
-TICKET_MASK = 0xFFFFFFFF
+# Tickets, rings and messages are counted without bound; the block has such counts as
+# words of 32 bits, and they are compared as these.
+WORD_MASK = 0xFFFFFFFF
 # Of two such words the later one is less than this ahead.
-_HALF = 1 << 31
+HALF_RANGE = 1 << 31
 CACHE_LINE_BYTES = 64
 
 # One cache line per slot and row: two workers never write to the same line, and the C
@@ -268,9 +271,14 @@ class DataViews:
         return part
 
 
-def is_later(ticket: int, than: int) -> bool:
-    """Whether one of two tickets, whole or as words of the block, is the later one."""
-    return 0 < (ticket - than & TICKET_MASK) < _HALF
+def is_later(count: int, than: int) -> bool:
+    """Whether one of two counts, whole or as words of the block, is the later one."""
+    return 0 < (count - than & WORD_MASK) < HALF_RANGE
+
+
+def steps_since(began: int, ticket: int) -> int:
+    """The steps of an episode from the command that began it to another one."""
+    return ticket - began & WORD_MASK
 
 
 class Tickets:
@@ -309,7 +317,11 @@ class Tickets:
 
     def word(self, slot: int) -> int:
         """The same as a word of the block."""
-        return self.base + self._words[slot] & TICKET_MASK
+        return self.base + self._words[slot] & WORD_MASK
+
+    def words(self) -> NDArray[np.int64]:
+        """The same for every slot."""
+        return self.base + self.offsets & WORD_MASK
 
     def whole(self, slot: int, word: int) -> int:
         """The ticket of a slot that is this word of the block.
@@ -317,7 +329,7 @@ class Tickets:
         The nearest to its last command: workers have done less or, for a site, more.
         """
         last = self.of(slot)
-        return last + ((word - last + _HALF & TICKET_MASK) - _HALF)
+        return last + ((word - last + HALF_RANGE & WORD_MASK) - HALF_RANGE)
 
     def take_over(self, words: list[int]) -> None:
         """Continue from the tickets of a worker that ended."""

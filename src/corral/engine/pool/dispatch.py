@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from corral.engine.executors.assign import worker_and_index
 from corral.engine.faults.report import error_for
-from corral.engine.layout.plan import TICKET_MASK
+from corral.engine.layout.plan import WORD_MASK
 from corral.engine.layout.readout import Column
 from corral.engine.pool.fault_details import Asked, FaultDetails
 from corral.engine.pool.recovery import Recovery
@@ -134,7 +134,7 @@ class Dispatcher:
 
     def new_root(self, seed: int) -> None:
         """Have every worker count its episodes from zero, with this root seed."""
-        self.recovery.root_seed_set(seed)
+        self.recovery.set_root_seed(seed)
         for worker in range(len(self.executor.shards)):
             try:
                 self.executor.post([(worker, commands.NewRootSeed(seed))])
@@ -192,7 +192,7 @@ class Dispatcher:
         to expect.
         """
         state, recovery, executor = self.state, self.recovery, self.executor
-        target = state.taken + count & TICKET_MASK
+        target = state.taken + count & WORD_MASK
         is_done, only_some = enough or state.complete, enough is not None
         began, left = perf_counter(), timeout
         try:

@@ -20,8 +20,9 @@ from corral.engine.layout.plan import (
     EPISODE_RESTARTS,
     EPISODE_SEED,
     FIRST_BEGIN_TICKET,
-    TICKET_MASK,
+    ROW_MASK,
     DataViews,
+    steps_since,
 )
 from corral.engine.pool.actions import Actions
 from corral.engine.pool.state import PoolState
@@ -204,7 +205,7 @@ class FaultDetails(Neighbourhood):
             or began == ticket  # a step that began an episode, or was about to
             or self.episode_is_over(slot)
         )
-        steps = 0 if in_reset else ticket - began & TICKET_MASK
+        steps = 0 if in_reset else steps_since(began, ticket)
         command = fault.command
         if command in ("step", "reset"):
             command = "step" if steps else "reset"
@@ -226,7 +227,7 @@ class FaultDetails(Neighbourhood):
 
     def episode_is_over(self, slot: int) -> bool:
         """Whether the slot's last finished command ended an episode and began none."""
-        row = self.views.record[int(self.executor.control.done[slot]) & 1, slot]
+        row = self.views.record[int(self.executor.control.done[slot]) & ROW_MASK, slot]
         return bool(row["terminated"] or row["truncated"]) and not row["started"]
 
     def task_of(self, slot: int) -> Any:

@@ -101,7 +101,6 @@ class LocalPool:
             pool._inbox.set_mailed_obs(range(state.count), call.obs)
         if call.lost is not None:
             pool._recovery.tell_lost(opened(call.lost))
-        pool.seed = pool._assignment.options.root_seed
         with self._executor.in_charge():
             try:
                 yield

@@ -22,6 +22,7 @@ from corral.engine.faults.restart_limits import RestartBudget
 from corral.engine.keywords import check_callable, checked_keywords, is_number
 from corral.engine.layout.columns import Columns
 from corral.engine.layout.leaves import check_count
+from corral.engine.layout.plan import ROW_MASK
 from corral.engine.pool.actions import Actions
 from corral.engine.pool.dispatch import Dispatcher
 from corral.engine.pool.fault_details import FaultDetails
@@ -228,7 +229,6 @@ class Pool(WorkersOwner):
         self.repeat = assignment.options.repeat
         self.close_timeout = float(options.close_timeout)
         self._assignment = assignment
-        self.seed = assignment.options.root_seed
         self.num_envs = assignment.slots
         self.slots = range(self.num_envs)
         self._connect(opened, options, budget)
@@ -308,7 +308,6 @@ class Pool(WorkersOwner):
         if seed is not None:
             root = root_seed(seed)
             with self._lifecycle.sending(more=True):
-                self.seed = self._assignment.options.root_seed = root
                 self._dispatcher.new_root(root)
         self._dispatcher.reset(chosen, numbers, requests)
         state.leave()
@@ -371,7 +370,8 @@ class Pool(WorkersOwner):
 
     def _expire_views(self, slots: Chosen) -> None:
         if self._stale_views.lent:
-            self._stale_views.expire(slots, self._state.tickets_of(slots) + 1 & 1)
+            rows = self._state.tickets_of(slots) + 1 & ROW_MASK
+            self._stale_views.expire(slots, rows)
 
     # Receiving ------------------------------------------------------------------------
 
@@ -534,7 +534,7 @@ class Pool(WorkersOwner):
         """The latest observation of every slot, copied."""
         self._lifecycle.check()
         slots = self._state.all
-        rows = self._state.tickets_of(slots) & 1
+        rows = self._state.tickets_of(slots) & ROW_MASK
         return self._inbox.assemble([a[rows, slots] for a in self._views.obs], slots)
 
     # Both at once ---------------------------------------------------------------------
@@ -713,6 +713,11 @@ class Pool(WorkersOwner):
     def question_count(self) -> int:
         """Number of questions that the envs were asked."""
         return self._state.question_count
+
+    @property
+    def seed(self) -> int:
+        """The root of every episode's seed; `send_reset(seed=...)` sets another."""
+        return self._assignment.options.root_seed
 
     @property
     def sample_task(self) -> Callable[[int, int, np.random.Generator], Any] | None:

@@ -14,7 +14,7 @@ from corral.core import Step
 from corral.engine.faults.report import one_error_for
 from corral.engine.layout.codec import Codec
 from corral.engine.layout.infos import NO_INFOS
-from corral.engine.layout.plan import SCALAR_FIELDS, DataViews
+from corral.engine.layout.plan import ROW_MASK, SCALAR_FIELDS, DataViews
 from corral.engine.pool.dispatch import Dispatcher
 from corral.engine.pool.inbox import Inbox
 from corral.engine.pool.state import Chosen
@@ -162,7 +162,7 @@ class Receiver:
     def _results_of_all(self, copy: bool, debug: bool, informed: bool) -> Step:
         """The results of all slots, whose letters are open; see `take`."""
         inbox, state = self.inbox, self.dispatcher.state
-        row = state.tickets.base & 1
+        row = state.tickets.base & ROW_MASK
         step = self._steps[row]
         if copy or debug or step is None:
             views: Any = self._rows[row]
@@ -190,7 +190,7 @@ class Receiver:
 
     def _results_of(self, slots: Chosen, copy: bool, debug: bool = False) -> Step:
         """The results of slots whose letters are open; see `take`."""
-        rows = self.dispatcher.state.tickets_of(slots) & 1
+        rows = self.dispatcher.state.tickets_of(slots) & ROW_MASK
         viewed = not copy and self._is_whole_shard(slots, rows)
         if viewed:
             part = slice(int(slots[0]), int(slots[-1]) + 1)
@@ -211,7 +211,7 @@ class Receiver:
             new, inbox.new_columns = inbox.new_columns, []
             self.dispatcher.announce_columns(new)
         if tracked:  # before letters: what came with them is no view
-            self.stale_views.track(step, state.tickets_of(step.slots) & 1)
+            self.stale_views.track(step, state.tickets_of(step.slots) & ROW_MASK)
         if inbox.letters or inbox.always:
             inbox.complete(step)
         if state.messages or state.assigned:

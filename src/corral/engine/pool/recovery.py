@@ -30,6 +30,7 @@ from corral.engine.layout.plan import (
     EPISODE_NUMBER,
     EPISODE_RESTARTS,
     RETIREMENT_STAGE,
+    ROW_MASK,
 )
 from corral.engine.pool.fault_details import FaultDetails
 from corral.engine.pool.inbox import Inbox
@@ -75,11 +76,12 @@ class Recovery:
         self._last_check = 0.0
         # By slot: the tickets after which an episode was lost, and the faults.
         self._lost_episodes: dict[int, list[tuple[int, Fault]]] = {}
-        self._root: int | None = None
+        # The root seed is one of them: new workers start with it.
+        self._shard_options = fault_details.assignment.options
         # By slot: the ticket after which the root seed was set.
         self._root_tickets = np.full(self._state.count, -1)
         # By worker: the root seed that its replacement was given.
-        self._new_roots: dict[int, int | None] = {}
+        self._given_roots: dict[int, int] = {}
         # By worker: how often it was replaced.
         self.replaced = [0] * len(self._executor.shards)
         # Whether a worker was replaced; rings may be lost from then on.
@@ -93,9 +95,9 @@ class Recovery:
 
     # Called by the pool ---------------------------------------------------------------
 
-    def root_seed_set(self, seed: int) -> None:
-        """Remember a new root seed."""
-        self._root = seed
+    def set_root_seed(self, seed: int) -> None:
+        """Episodes that begin from here on have their seeds from this one."""
+        self._shard_options.root_seed = seed
         self._root_tickets = self._state.tickets_of(self._state.all)
 
     def before_results(self, slots: Chosen) -> None:
@@ -153,7 +155,7 @@ class Recovery:
         fault = self._fault_details.of_dead_worker(error.fault)
         delay = 0.0 if stage else self._delay(fault, worker)
         resume = self._resume(worker, fault, stage)
-        self._new_roots[worker] = self._root
+        self._given_roots[worker] = self._shard_options.root_seed
         self.recovered = True
         self.replaced[worker] += 1
         self._executor.replace(worker, resume, delay)
@@ -216,14 +218,15 @@ class Recovery:
         """Send a new worker what the others know, and the pending commands again."""
         executor, shard = self._executor, self._executor.shards[worker]
         messages: list[Any] = [commands.NewColumns(list(self._inbox.columns.defined))]
-        if self._root is not None and self._new_roots.get(worker) != self._root:
-            messages.append(commands.NewRootSeed(self._root))
+        root = self._shard_options.root_seed
+        if self._given_roots[worker] != root:
+            messages.append(commands.NewRootSeed(root))
         for slot in sorted(self._state.assigned.keys() & shard):
             after, task = self._state.assigned[slot]
             # An episode that began with it may not have been received yet.
             word = int(executor.control.done[slot])
             done = self._state.tickets.whole(slot, word)
-            if done <= after or not self._record["started"][done & 1, slot]:
+            if done <= after or not self._record["started"][done & ROW_MASK, slot]:
                 index = slot - shard.start
                 messages.append(commands.NextEpisode(index, task=task))
         by_command: dict[Command, list[int]] = {}

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from corral.engine.faults.report import error_for, one_error_for
-from corral.engine.layout.plan import ANSWERING, BEGIN_TICKET, SITE_CALLED, TICKET_MASK
+from corral.engine.layout.plan import ANSWERING, BEGIN_TICKET, SITE_CALLED, WORD_MASK
 from corral.engine.pool.local import Build, LocalSetup, SiteCall, SiteReply, faults_of
 from corral.engine.pool.pool import Pool
 from corral.engine.pool.state import ACTING, OPEN, SENDING, Lifecycle
@@ -312,14 +312,13 @@ class Sites:
         self._executor.control.vitals[worker, SITE_CALLED] = 0.0
         state, pool, shard = self._state, self._pool, self._executor.shards[worker]
         complete = pool._dispatcher.fault_details.of_site
-        state.taken = state.taken + reply.rings & TICKET_MASK
+        state.taken = state.taken + reply.rings & WORD_MASK
         if isinstance(reply, SiteReply):
             state.started[shard.start : shard.stop] = np.frombuffer(reply.started, "?")
             if not reply.built:
                 del self._built[worker]
             if reply.seed != pool.seed:
-                pool.seed = pool._assignment.options.root_seed = reply.seed
-                self._recovery.root_seed_set(reply.seed)
+                self._recovery.set_root_seed(reply.seed)
             if reply.obs:
                 pool._inbox.set_mailed_obs(shard, reply.obs)
         if reply.faults:

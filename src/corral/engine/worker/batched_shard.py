@@ -29,8 +29,9 @@ from corral.engine.layout.plan import (
     CURRENT_SLOT,
     NO_SLOT,
     RESETTING,
+    ROW_MASK,
     STEPPING,
-    TICKET_MASK,
+    WORD_MASK,
     DataViews,
 )
 from corral.engine.worker import autoreset
@@ -198,10 +199,11 @@ class BatchedShard(Shard):
         plain = np.flatnonzero(~rest)
         if len(plain):
             at = slice(None) if len(plain) == len(rest) else plain
-            self._obs[0][ticket & 1, at] = obs[at]
-            self._write(ticket & 1, at, np.asarray(reward[at], np.float64), share)
+            row = ticket & ROW_MASK
+            self._obs[0][row, at] = obs[at]
+            self._write(row, at, np.asarray(reward[at], np.float64), share)
             self._vitals[CURRENT_SLOT] = NO_SLOT
-            self._tickets_done[plain] = ticket & TICKET_MASK
+            self._tickets_done[plain] = ticket & WORD_MASK
             if self._ring is not None:
                 self._ring(len(plain))
         return dict.fromkeys(np.flatnonzero(rest).tolist(), ticket)
@@ -252,7 +254,7 @@ class BatchedShard(Shard):
         error: BaseException | None,
     ) -> None:
         """Record what a step command came to in one slot, and publish it."""
-        row, care = ticket & 1, self.care[index]
+        row, care = ticket & ROW_MASK, self.care[index]
         try:
             if care & NEEDS_CARE:
                 if care & EPISODE_LOST and index in self._lost:

@@ -26,8 +26,10 @@ from corral.engine.layout.plan import ControlPlan, DataPlan
 from corral.engine.transport import doorbell
 from corral.engine.transport.segment import SegmentAddress
 
-INDEX_BITS = 24
-INDEX_MASK = (1 << INDEX_BITS) - 1
+# An entry of a queue: a verb, a mode and an index, from the highest bits down.
+INDEX_BITS, MODE_BITS = 24, 4
+VERB_SHIFT = INDEX_BITS + MODE_BITS
+INDEX_MASK, MODE_MASK = (1 << INDEX_BITS) - 1, (1 << MODE_BITS) - 1
 
 
 # Added to the mode of a step: the actions are in the block's wide rows.
@@ -47,7 +49,7 @@ class Verb(enum.IntEnum):
 
 def entry(verb: Verb, mode: int = 0, index: int = 0) -> int:
     """Pack one queue entry; `index` counts from the shard's first slot."""
-    return verb << 28 | mode << INDEX_BITS | index
+    return verb << VERB_SHIFT | mode << INDEX_BITS | index
 
 
 # MORE_FOLLOWS in an entry.

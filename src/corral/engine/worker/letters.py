@@ -21,7 +21,7 @@ from corral.engine.faults.report import (
     shortened,
 )
 from corral.engine.layout.info_copy import owned_info
-from corral.engine.layout.plan import TICKET_MASK, ControlViews
+from corral.engine.layout.plan import WORD_MASK, ControlViews
 from corral.engine.transport.doorbell import Doorbell
 from corral.errors import CorralError, Fault
 
@@ -147,7 +147,7 @@ class WorkerEndpoint:
         informed, index = self.control.informed.data, self.index
 
         def inform() -> None:
-            informed[index] = informed[index] + 1 & TICKET_MASK
+            informed[index] = informed[index] + 1 & WORD_MASK
 
         return inform
 
@@ -160,7 +160,7 @@ class WorkerEndpoint:
         """
         packed = message if self.pack is None else self.pack(message)
         posted, index = self.control.posted.data, self.index
-        posted[index] = posted[index] + 1 & TICKET_MASK
+        posted[index] = posted[index] + 1 & WORD_MASK
         self.post(packed)
 
 

@@ -18,7 +18,8 @@ from corral.engine.layout.plan import (
     BEFORE_RESET,
     CURRENT_SLOT,
     NO_SLOT,
-    TICKET_MASK,
+    ROW_MASK,
+    WORD_MASK,
     DataViews,
 )
 from corral.engine.worker import autoreset
@@ -111,7 +112,7 @@ class Shard(ShardRows):
     def _walk(self, ticket: int, mode: int, chosen: list[Any]) -> None:
         """Let the recorder run, and handle each slot that it stops at."""
         recorder, steppers, care = self._recorder, self._steppers, self.care
-        row, stamp = ticket & 1, ticket & TICKET_MASK
+        row, stamp = ticket & ROW_MASK, ticket & WORD_MASK
         index, stride = 0, 1
         if row and self._to_and_fro:
             index, stride = len(steppers) - 1, -1
@@ -148,7 +149,7 @@ class Shard(ShardRows):
     def step(self, index: int, mode: int) -> None:
         """Step one slot."""
         ticket = self._advance(index)
-        row = ticket & 1
+        row = ticket & ROW_MASK
         wide, mode = divmod(mode, WIDE_ACTIONS)
         result = None
         self._recorder.mark()
@@ -175,7 +176,7 @@ class Shard(ShardRows):
         self._reset_asked(index, ticket)
 
     def _reset_asked(self, index: int, ticket: int) -> None:
-        row = ticket & 1
+        row = ticket & ROW_MASK
         try:
             self.retire_if_outgrown(BEFORE_RESET)
             self.begin(index, row, valid=True)
@@ -188,7 +189,7 @@ class Shard(ShardRows):
         if self.info_writer.drafts:
             self.info_writer.post()
         self._vitals[CURRENT_SLOT] = NO_SLOT
-        self._done[index] = ticket & TICKET_MASK
+        self._done[index] = ticket & WORD_MASK
         if self._ring is not None:
             self._ring()
 

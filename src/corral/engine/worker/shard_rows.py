@@ -25,10 +25,11 @@ from corral.engine.layout.plan import (
     NO_SLOT,
     RESETTING,
     RETIREMENT_STAGE,
+    ROW_MASK,
     STEPPING,
-    TICKET_MASK,
     DataViews,
     Tickets,
+    steps_since,
 )
 from corral.engine.worker.commands import Job, ResumeState
 from corral.engine.worker.episode_plan import EpisodePlan
@@ -163,9 +164,10 @@ class ShardRows:
         self.columns.adopt(resume.columns)
         # Cut short and not begun again, if its last row is of no transition.
         valid = self._fields["valid"]
+        rows = [ticket & ROW_MASK for ticket in resume.tickets]
         broken = [
-            bool(self.care[index] & EPISODE_OVER and not valid[ticket & 1, index])
-            for index, ticket in enumerate(resume.tickets)
+            bool(self.care[index] & EPISODE_OVER and not valid[row, index])
+            for index, row in enumerate(rows)
         ]
         self.plan.take_over(resume.tasks, broken)
 
@@ -263,7 +265,7 @@ class ShardRows:
             command, error = "sending an info to the caller", error.__cause__
         episode, budget = self.plan.episodes[index], self.options.restarts
         begun = episode.number >= 0
-        taken = self.tickets.word(index) - episode.began & TICKET_MASK
+        taken = steps_since(episode.began, self.tickets.word(index))
         fault = describe(
             error,
             command,

@@ -24,6 +24,8 @@ from corral.engine.worker.batched_shard import BatchedShard
 from corral.engine.worker.commands import (
     INDEX_BITS,
     INDEX_MASK,
+    MODE_MASK,
+    VERB_SHIFT,
     Ask,
     Job,
     MapCall,
@@ -149,7 +151,7 @@ class Worker:
             count = bell.count
             while seen != count:
                 entry = queue[seen % capacity]
-                seen = seen + 1 & plan.TICKET_MASK
+                seen = seen + 1 & plan.WORD_MASK
                 self.handle(entry)
                 self.guard()
                 consumed[0] = seen
@@ -160,7 +162,8 @@ class Worker:
 
     def handle(self, entry: int) -> None:
         """Obey one queue entry."""
-        verb, mode, index = entry >> 28, entry >> INDEX_BITS & 15, entry & INDEX_MASK
+        verb, index = entry >> VERB_SHIFT, entry & INDEX_MASK
+        mode = entry >> INDEX_BITS & MODE_MASK
         if verb == STEP_ALL:
             self.shard.step_all(mode)
         elif verb == STEP:
