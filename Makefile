@@ -54,12 +54,13 @@ format: $(VENV)/.dev  ## Sort imports and format.
 	$(BIN)/ruff check --select I --fix .
 	$(BIN)/ruff format .
 
-conformance: $(VENV)/.conformance  ## Gymnasium's and SB3's own tests on our classes; migrated scripts.
+conformance: $(VENV)/.conformance  ## Gymnasium's and SB3's own tests on our classes; migrated scripts; stateful envs.
 	$(BIN)/python -m conformance.gymnasium_vector
 	$(BIN)/python -m conformance.sb3_vector
 	$(BIN)/python -m conformance.migrated
 	$(BIN)/python -m conformance.stateful
 
+# conformance/agilerl_vector.py runs by itself: it needs AgileRL, and a checkout of its tests.
 integrations: $(INTEGRATIONS)/agilerl/.done $(INTEGRATIONS)/wandb/.done  ## AgileRL's and W&B's tests.
 	OMP_NUM_THREADS=1 $(INTEGRATIONS)/agilerl/bin/python -m pytest -q \
 		-o faulthandler_timeout=600 tests/api/agilerl
@@ -67,7 +68,7 @@ integrations: $(INTEGRATIONS)/agilerl/.done $(INTEGRATIONS)/wandb/.done  ## Agil
 		-o faulthandler_timeout=600 -k wandb \
 		tests/train/run/test_wandb_runs.py tests/train/sinks/test_sinks.py
 
-bench: $(VENV)/.test  ## Measure every claim of benchmarks/README.md (minutes).
+bench: $(VENV)/.test  ## Measure seven claims of benchmarks/README.md (minutes).
 	$(BIN)/python benchmarks/vector_speed.py
 	$(BIN)/python benchmarks/sb3_speed.py
 	$(BIN)/python benchmarks/stragglers.py

@@ -1,8 +1,9 @@
 """What it costs that `stats()` is always there.
 
-The pool looks at its clock five times a batch and the recorder counts every step's
-duration. The same statements are timed here by themselves, and set beside
-what a batch takes.
+The pool looks at its clock five times a batch, four times where the caller runs the
+envs, and the recorder counts every step's duration. Here the methods that look at the
+clock are called by themselves, five looks in all, and set beside what a batch takes in
+the caller. The pool has some of these calls written out, so it pays a little less.
 
     python benchmarks/stats_cost.py
 """

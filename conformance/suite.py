@@ -133,8 +133,8 @@ def clone(suite: Suite, tag: str, checkout: Path) -> None:
     result = subprocess.run([*command, suite.repository, str(checkout)], check=False)
     if result.returncode:
         sys.exit(
-            f"could not clone {tag} of {suite.repository}. With a checkout at hand: "
-            f"make conformance {suite.variable}=DIR"
+            f"could not clone {tag} of {suite.repository}. With a checkout at hand, "
+            f"set {suite.variable}=DIR"
         )
 
 

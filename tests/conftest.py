@@ -110,8 +110,8 @@ def _freeze_imports() -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def nobodys_verdicts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """What whoever runs the tests has saved about envs is not theirs."""
+def no_saved_verdicts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Tests do not read the verdicts about envs that the user has saved."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CORRAL_VERDICTS", str(tmp_path_factory.getbasetemp() / "none"))
         yield
@@ -119,7 +119,7 @@ def nobodys_verdicts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
 
 @pytest.fixture(scope="session", autouse=True)
 def a_key_of_their_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Tests neither use nor make the key of the user that runs them."""
+    """Tests neither use nor create the user's key."""
     folder = tmp_path_factory.mktemp("private")
     folder.chmod(0o700)
     with pytest.MonkeyPatch.context() as patch:
@@ -128,8 +128,8 @@ def a_key_of_their_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Non
 
 
 @pytest.fixture(scope="session", autouse=True)
-def nobodys_runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Runs of tests are not written down among those of the user who runs them."""
+def a_register_of_their_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Runs of tests are not added to the user's register of runs."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CORRAL_RUNS", str(tmp_path_factory.getbasetemp() / "runs"))
         yield

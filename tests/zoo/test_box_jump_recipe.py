@@ -98,8 +98,8 @@ def test_the_best_policy_is_filmed():
         rollout = training.collect()
         training.log(rollout, training.learn(rollout))
         training.evaluate()
-        training.background_video.wait()
-        assert training.background_video.trouble is None
+        training.policy_videos.background.wait()
+        assert training.policy_videos.background.trouble is None
     (video,) = Path("run/videos").iterdir()
     assert video.stat().st_size > 1000
 

@@ -61,7 +61,7 @@ def test_slot_0_is_filmed_at_every_evaluation():
         rollout = training.collect()
         training.log(rollout, training.learn(rollout))
         training.evaluate()
-        training.background_video.wait()
+        training.policy_videos.background.wait()
     (video,) = Path("run/videos").iterdir()
     assert video.name == "update-000001.gif"
     assert video.stat().st_size > 1000

@@ -59,15 +59,15 @@ def test_training_goes_on_while_a_video_is_recorded(gate, learner):
                 update(training)
                 training.evaluate()
             if video == "evaluations":
-                assert training.background_video.busy
+                assert training.policy_videos.background.busy
                 assert not list(Path("evaluations/videos").iterdir())
                 gate()
             update(training)
             training.checkpoint()
             if video == "evaluations":
                 gate()
-                training.background_video.wait()
-                assert training.background_video.trouble is None
+                training.policy_videos.background.wait()
+                assert training.policy_videos.background.trouble is None
         runs.append(training.directory)
     names = {path.name for path in Path("evaluations/videos").iterdir()}
     assert names == {"update-000001.gif", "update-000003.gif"}
@@ -124,7 +124,7 @@ def test_whatever_a_video_is_at_nothing_is_left_of_it(gate, env, capsys):
         training.evaluate()
         wait_until(lambda: set(psutil.Process().children(recursive=True)) - before)
         assert training.interrupt() == INTERRUPTED
-        assert not training.background_video.busy
+        assert not training.policy_videos.background.busy
         assert not set(psutil.Process().children(recursive=True)) - before
     assert not list(training.directory.videos.iterdir())
     assert "No video" not in capsys.readouterr().out

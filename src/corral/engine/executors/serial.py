@@ -257,18 +257,18 @@ class SerialExecutor(Executor):
         return self._asked == number
 
     def answers(self, *_: Any, **__: Any) -> dict[int, Reply]:
-        """What was answered already."""
+        """Return all answers, and forget them."""
         answers, self._answers, self._asked = self._answers, {}, 0
         return answers
 
     def first_answers(
         self, workers: Collection[int], enough: Callable[[], bool]
     ) -> dict[int, Reply]:
-        """What was answered already."""
+        """Return these workers' answers at once: every worker has answered."""
         return self.answered(workers)
 
     def answered(self, workers: Collection[int]) -> dict[int, Reply]:
-        """What was answered already."""
+        """Return these workers' answers."""
         return {one: said for one, said in self._answers.items() if one in workers}
 
     def forget_answer(self, worker: int) -> None:

@@ -62,7 +62,7 @@ class Actions:
         return wide
 
     def skip(self, tickets: NDArray[np.int64], slots: NDArray[np.intp]) -> None:
-        """These actions go another way."""
+        """Mark actions that are sent by mail and are not in the block."""
         self._note_places()[tickets & self._mask, slots] = ELSEWHERE
 
     def _note_places(self) -> NDArray[np.uint8]:

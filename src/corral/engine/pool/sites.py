@@ -84,7 +84,7 @@ class Sites:
         timeout: float | None = None,
         plain: bool = False,
     ) -> list[Any]:
-        """Start and finish."""
+        """Have every worker call a method of its site; return the results."""
         self.start(method, args, plain)
         return self.finish(timeout)
 

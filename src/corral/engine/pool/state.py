@@ -252,7 +252,8 @@ class PoolState:
     #
     #   send ─┤ copying ├ overlapped ┤ waiting ├ copying ├ recv returns ─ policy ─ send
     #
-    # Five looks at the clock a step, about 0.5 µs in all: `benchmarks/stats_cost.py`.
+    # Five looks at the clock a step (four under serial), about 0.5 µs in all:
+    # `benchmarks/stats_cost.py`.
 
     def enter(self) -> None:
         """A send begins, or a recv that has something to do before it waits."""
@@ -275,7 +276,7 @@ class PoolState:
     # Commands -------------------------------------------------------------------------
 
     def send_all(self, mode: int) -> None:
-        """Every slot is sent a step."""
+        """Record that every slot is sent a step."""
         self.tickets.base += 1
         self.waiting = self.count
         self._whole = True
@@ -283,7 +284,7 @@ class PoolState:
         self._whole_mode = mode
 
     def send(self, slots: Chosen, verb: Verb, mode: int = 0) -> None:
-        """These slots are sent a command."""
+        """Record that these slots are sent a command."""
         tickets = self.tickets
         tickets.offsets[slots] += 1
         tickets.even = False

@@ -105,7 +105,7 @@ class BatchedShard(Shard):
             self._step_together(list(gathered), mode)
 
     def reset(self, index: int, seed: int | None, mode: int = 0) -> None:
-        """Start an episode because the caller asked for it; the same."""
+        """Reset one slot; together with those that follow, if MORE_FOLLOWS."""
         self._gathered[index] = seed
         if mode & MORE_FOLLOWS:
             return

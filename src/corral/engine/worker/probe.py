@@ -402,7 +402,7 @@ class Probe:
         return probed_env
 
     def _at_once(self, recordings: list[Recording]) -> list[Difference]:
-        """The same in a thread each, the second one a turn behind the first."""
+        """Run each recording in its own thread, the second a turn behind the first."""
         # Here, since it takes 5 ms and most workers never need it.
         from concurrent.futures import ThreadPoolExecutor
 

@@ -108,7 +108,7 @@ class Worker:
         return specs
 
     def _globals_seed(self, root: int) -> int:
-        """One that takes another's place must not draw the same numbers again."""
+        """Return the seed of the global generators; a replacement gets another one."""
         job = self.job
         more = (SeedDomain.WORKERS, job.generation) if job.generation else ()
         return episode_seed(root, _places(job).start, *more)

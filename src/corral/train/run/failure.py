@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import shlex
 import traceback
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,7 +28,9 @@ from corral.errors import (
     TrainingDiverged,
     WriteFailed,
 )
+from corral.learners.protocol import Gathered
 from corral.learners.registry import learner_class
+from corral.rollouts.normalise import not_finite
 from corral.train.recipes.config import RunConfig, learner_settings
 from corral.train.run.directory import RunDirectory, write_text
 
@@ -188,3 +190,17 @@ def full_text(error: BaseException) -> str:
                     place = f"slot {fault.slot}, worker {fault.worker}"
                     parts.append(f"{name.capitalize()} of {place}:\n{text}")
     return "\n\n".join(parts) + "\n"
+
+
+@contextmanager
+def naming_culprits(rollout: Gathered) -> Iterator[None]:
+    """Where learning diverges, name the env whose values are not finite."""
+    try:
+        yield
+    except TrainingDiverged as error:
+        in_rows = rollout.reward.ndim == 2  # whole episodes do not say their slots
+        seen = getattr(rollout, "obs", ()) if in_rows else ()
+        said = in_rows and not_finite(seen, rollout.reward, rollout.valid)
+        if not said:
+            raise
+        raise TrainingDiverged(f"{error}. {said[0].upper()}{said[1:]}") from error

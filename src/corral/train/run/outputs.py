@@ -9,20 +9,20 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from corral.errors import Fault
+from corral.errors import Fault, FaultError
 from corral.rollouts.evaluation import Evaluation
 from corral.rollouts.number_format import number, rate, score
 from corral.train.recipes.config import RunConfig
-from corral.train.run.directory import RunDirectory, write_text
+from corral.train.run.directory import RECENT_EPISODES, RunDirectory, write_text
 from corral.train.run.failure import RunFailure, written_about
 from corral.train.run.parts import CUT_KEY, FAILED_KEY
 from corral.train.sinks import Sink, VideoSink, jsonl
-from corral.train.sinks.console import ConsoleSink
+from corral.train.sinks.console import ConsoleSink, clock
 from corral.train.sinks.tensorboard import TensorboardSink
 
 if TYPE_CHECKING:
@@ -62,6 +62,11 @@ class Outputs:
         self._shared_videos = set(_videos(directory))
         # Messages that are shown only once, and were.
         self._told: set[str] = set()
+
+    def began(self) -> None:
+        """Print what the figure beside the bar is."""
+        text = f"return: the mean of the last {RECENT_EPISODES} episodes of training"
+        self.console.say(text, "dim")
 
     def write(self, metrics: Mapping[str, float], step: int) -> None:
         """Write metrics of one moment."""
@@ -172,6 +177,14 @@ class Outputs:
             )
             self._say_once("cut", text, "yellow")
 
+    def recording_video(self) -> None:
+        """Print what the run waits for."""
+        self.console.say("Recording a video of the policy… (Ctrl-C skips it)", "dim")
+
+    def skipped_video(self) -> None:
+        """Print that Ctrl-C ended the wait."""
+        self.console.say("The video was skipped.", "yellow")
+
     def failed_video(self, trouble: str | None) -> None:
         """Show the first reason."""
         if trouble is not None:
@@ -183,6 +196,24 @@ class Outputs:
             self.console.say(text, style)
 
     # The end --------------------------------------------------------------------------
+
+    def trained(self, steps: int, seconds: float) -> None:
+        """Print how long the updates took."""
+        self.console.say(f"Trained {steps:,} steps in {clock(seconds)}.", "bold")
+
+    def compared(self, text: str) -> None:
+        """Print the run's speed beside that of one env."""
+        self.console.say(text)
+
+    def not_compared(self, error: FaultError) -> None:
+        """Print why the speed of one env is not known."""
+        reason = str(error).partition("\n")[0]
+        self.console.say(f"The speed of one env was not measured: {reason}", "dim")
+
+    def exported(self, paths: Iterable[Path]) -> None:
+        """Print which files the learner wrote beside its checkpoints."""
+        for path in paths:
+            self.console.say(f"Also        {path}")
 
     def finished(self) -> None:
         """Print where the report is and how to evaluate."""

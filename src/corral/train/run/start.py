@@ -124,7 +124,8 @@ def resume(
         sinks = _outputs(parts, directory, command, line, unsigned)
         training = Training(parts, directory, sinks, progress, locked)
         training.replay_files = files
-        training.recent.extend(jsonl.read(directory.episodes)[-RECENT_EPISODES:])
+        recent = jsonl.read(directory.episodes)[-RECENT_EPISODES:]
+        training.episodes.recent.extend(recent)
         on_error.pop_all()
     return training
 

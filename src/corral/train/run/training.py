@@ -11,33 +11,30 @@ have done without the interruption, bit for bit.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from corral.engine.pool import Pool
 from corral.engine.worker.seeds import EvaluationSeed
-from corral.errors import CorralError, Fault, FaultError, RunFailed, TrainingDiverged
+from corral.errors import CorralError, FaultError, RunFailed, TrainingDiverged
 from corral.learners.protocol import Gathered, Rows
-from corral.rollouts.normalise import not_finite
 from corral.train.recipes.config import wants_of
 from corral.train.recipes.resolve import CHECKPOINTS_PER_RUN
 from corral.train.run import report
 from corral.train.run.adaptation import adaptation_of
 from corral.train.run.checkpoint import Checkpoint, Progress
-from corral.train.run.directory import RECENT_EPISODES, RunDirectory, write_text
-from corral.train.run.episode_video import BackgroundVideo, VideoScene
-from corral.train.run.failure import RunFailure
+from corral.train.run.directory import RunDirectory, write_text
+from corral.train.run.episode_log import EpisodeLog
+from corral.train.run.failure import RunFailure, naming_culprits
 from corral.train.run.outputs import Outputs
-from corral.train.run.parts import Parts, is_better, is_enough, means_of, row_of
+from corral.train.run.parts import Parts, is_better, is_enough
+from corral.train.run.policy_videos import PolicyVideos
 from corral.train.run.replay_files import ReplayFiles, replay_of
+from corral.train.run.restarts import Restarts
 from corral.train.run.stop_signals import StopSignals
 from corral.train.run.time_split import TimeSplit, compared
 from corral.train.run.training_videos import TrainingVideos
-from corral.train.sinks import jsonl
-from corral.train.sinks.console import clock
 
 DONE, INTERRUPTED = 0, 130
 
@@ -68,14 +65,12 @@ class Training:
         self.progress = progress
         self._lock = lock
         self.replay_files = ReplayFiles(directory.replay, replay_of(parts.learner))
-        self.background_video = BackgroundVideo()
+        self.policy_videos = PolicyVideos(parts, directory, outputs)
         self.training_videos = TrainingVideos(parts, directory, outputs)
-        # Rows about the latest episodes, whose means are shown and written.
-        self.recent: deque[Mapping[str, Any]] = deque(maxlen=RECENT_EPISODES)
-        # Restarts of envs and workers, and those of them that ended a process.
-        self._restarts = self._lost_processes = 0
-        # Restarts before the latest update.
-        self._restarts_before = 0
+        # Checkpoints truncate the episodes of learners that collect rows.
+        rows = isinstance(wants_of(parts.config), Rows)
+        slots = range(parts.pool.num_envs if rows else 0)
+        self.episodes = EpisodeLog(directory, slots, resumed=progress.update > 0)
         self._signals = StopSignals()
         self._time_split = TimeSplit(parts.pool, parts.act_in)
         # Steps when this program began, and before the latest update.
@@ -83,20 +78,14 @@ class Training:
         self._latest: dict[str, float] = {}
         # The latest update after which this program has evaluated.
         self._evaluated: int | None = None
-        rows = isinstance(wants_of(parts.config), Rows)
-        # Slots whose episodes a checkpoint truncates.
-        self._slots = frozenset(range(parts.pool.num_envs) if rows else ())
-        begun = not progress.update  # else some of the way is behind it already
-        # Slots in which no episode has ended since the last checkpoint.
-        self._unended = set(self._slots) if begun else set()
-        parts.watch = self._watch
-        self._watch(parts.pool)
+        self._restarts = Restarts(outputs, progress)
+        self._restarts.watch(parts.pool)
+        parts.watch = self._restarts.watch
 
     def run(self) -> int:
         """Train to the end, or to Ctrl-C; return the exit status."""
         config, progress = self.config, self.progress
-        text = f"return: the mean of the last {RECENT_EPISODES} episodes of training"
-        self.outputs.console.say(text, "dim")
+        self.outputs.began()
         # What came before, such as cloning, is not counted as collecting.
         progress.seconds += self._time_split.seconds
         self._time_split = TimeSplit(self.parts.pool, self.parts.act_in)
@@ -130,7 +119,7 @@ class Training:
 
     def learn(self, rollout: Gathered) -> dict[str, float]:
         """Update the policy."""
-        with self._time_split.spent_on("learning"), _naming_culprits(rollout):
+        with self._time_split.spent_on("learning"), naming_culprits(rollout):
             learnt = self.parts.learner.update(rollout)
         self.progress.update += 1
         self._steps_before = self.progress.steps
@@ -141,28 +130,23 @@ class Training:
         """Write what was measured, and the statistics of the latest episodes."""
         with self._time_split.spent_on("saving"):
             steps = self.progress.steps
-            rows = [row_of(episode) for episode in rollout.episodes]
-            self.recent.extend(rows)
-            self._unended -= {episode.slot for episode in rollout.episodes}
-            means = means_of(self.recent)
-            restarts = self._restarts - self._restarts_before
-            self._restarts_before = self._restarts
+            self.episodes.add(rollout.episodes, steps)
+            means = self.episodes.means()
             counts = {"faults": len(getattr(rollout, "faults", ()))}
-            counts["restarts"] = restarts
+            counts["restarts"] = self._restarts.take_new()
             means |= {name: float(count) for name, count in counts.items() if count}
             metrics |= {f"episode/{name}": value for name, value in means.items()}
             metrics |= self._time_split.sample(steps - self._began_at)
             self._latest |= metrics
-            jsonl.append(self.directory.episodes, rows, steps)
             self.outputs.write(metrics, steps)
-            self.training_videos.look(steps, self._restarts)
+            self.training_videos.look(steps, self._restarts.count)
 
     def evaluate(self) -> None:
         """Run validation episodes; keep the policy if it is the best so far."""
         with self._time_split.spent_on("evaluating"):
             results = self.parts.validate()
         progress, metric = self.progress, self.config.best_metric
-        self._restarts_before = self._restarts  # not to be counted as the next update's
+        self._restarts.take_new()  # not to be counted as the next update's
         progress.results = results
         self._evaluated = progress.update
         with self._time_split.spent_on("saving"):
@@ -179,13 +163,12 @@ class Training:
             self.outputs.evaluation(progress.steps, results, improved)
             self.outputs.share_videos(progress.steps)
             if self.config.video == "evaluations":
-                self._record_video(f"update-{progress.update:06}")
+                self.policy_videos.record(f"update-{progress.update:06}")
 
     def checkpoint(self) -> None:
         """End the running episodes, and save everything the run needs to continue."""
         with self._time_split.spent_on("saving"):
-            self.outputs.cut_episodes(self._unended)
-            self._unended = set(self._slots)
+            self.outputs.cut_episodes(self.episodes.take_unended())
             self.parts.lead(self.progress.steps)  # before the next episodes begin
             self.parts.end_episodes(self.progress.update)
             self._save_last()
@@ -254,25 +237,18 @@ class Training:
     def finish(self) -> int:
         """Evaluate the best policy, record its video, write the report."""
         seconds, split = self.seconds, self._time_split.split()
-        steps, say = self.progress.steps, self.outputs.console.say
+        steps = self.progress.steps
         if measured := self._time_split.sample(steps - self._began_at, ending=True):
             self.outputs.write(measured, steps)
         if self._evaluated != self.progress.update:
             self.evaluate()
         self._save_last()
-        say(f"Trained {steps:,} steps in {clock(seconds)}.", "bold")
-        self.training_videos.end(steps, self._restarts)
-        self._wait_for_videos()  # before anything else is timed
+        self.outputs.trained(steps, seconds)
+        self.training_videos.end(steps, self._restarts.count)
+        self.policy_videos.wait()  # before anything else is timed
         facts: dict[str, Any] = {"state": "done", "seconds": seconds, "split": split}
         facts |= self._compared(seconds - self.progress.seconds, split)
-        if self.directory.best.exists():
-            self.parts.load(Checkpoint.load(self.directory.best))
-        facts |= self._judged()
-        for path in self.parts.learner.export(self.directory.checkpoints):
-            say(f"Also        {path}")
-        if self.config.video != "never":
-            self._record_video("best")
-            self._wait_for_videos()
+        facts |= self._show_best()
         self.outputs.share_videos(steps)
         self.outputs.share_model(steps)
         self._note(**facts)
@@ -281,14 +257,24 @@ class Training:
 
     def interrupt(self) -> int:
         """Save where it stopped, and say how to continue; skip unfinished videos."""
-        self.background_video.close()
-        self.outputs.failed_video(self.background_video.trouble)
+        self.policy_videos.skip()
         self.save(self.directory.interrupted)
-        self.training_videos.end(self.progress.steps, self._restarts)
+        self.training_videos.end(self.progress.steps, self._restarts.count)
         self.outputs.share_model(self.progress.steps)
         self._note(state="interrupted", seconds=self.seconds)
         self.outputs.interrupted(self.progress.update, self.progress.steps)
         return INTERRUPTED
+
+    def _show_best(self) -> dict[str, Any]:
+        """Load, judge and export the best policy, and record its video."""
+        if self.directory.best.exists():
+            self.parts.load(Checkpoint.load(self.directory.best))
+        facts = self._judged()
+        self.outputs.exported(self.parts.learner.export(self.directory.checkpoints))
+        if self.config.video != "never":
+            self.policy_videos.record("best")
+            self.policy_videos.wait()
+        return facts
 
     def _judged(self) -> dict[str, Any]:
         """The best policy on episodes that had no part in choosing it."""
@@ -307,52 +293,16 @@ class Training:
 
     def _compared(self, seconds: float, split: dict[str, float]) -> dict[str, Any]:
         """Compare the run's speed with that of one env."""
-        steps, say = self.progress.steps - self._began_at, self.outputs.console.say
-        if not steps or self._lost_processes or self.parts.batched:
+        steps = self.progress.steps - self._began_at
+        if not steps or self._restarts.lost_processes or self.parts.batched:
             return {}  # in this process, such an env would be the end of the run
         try:
             text = compared(self.parts, steps, seconds, split)
         except FaultError as error:  # a single env is not restarted
-            reason = str(error).partition("\n")[0]
-            say(f"The speed of one env was not measured: {reason}", "dim")
+            self.outputs.not_compared(error)
             return {}
-        say(text)
+        self.outputs.compared(text)
         return {"faster": text}
-
-    def _record_video(self, name: str) -> None:
-        """Record a video of the policy as it is now; training does not wait for it."""
-        try:
-            scene = VideoScene.of(self.parts, self.parts.seed(EvaluationSeed.VIDEO))
-            self.directory.videos.mkdir(exist_ok=True)
-            if scene.tasks is not None:
-                self.directory.update_about(video_task=scene.task_text)
-            self.background_video.record(scene, self.directory.videos / f"{name}.gif")
-        except Exception as error:  # a run does not fail because of a video
-            self.background_video.note_failure(error)
-        self.outputs.failed_video(self.background_video.trouble)
-
-    def _wait_for_videos(self) -> None:
-        """Wait for videos; Ctrl-C skips them and nothing else."""
-        say, video = self.outputs.console.say, self.background_video
-        try:
-            if video.busy:
-                say("Recording a video of the policy… (Ctrl-C skips it)", "dim")
-            video.wait()
-        except KeyboardInterrupt:
-            video.close()
-            say("The video was skipped.", "yellow")
-        self.outputs.failed_video(video.trouble)
-
-    def _watch(self, pool: Pool) -> None:
-        """Report every restart of a pool at once: an update may take minutes."""
-        pool.call_on_restart(self._restarted)
-        for fault in pool.faults:
-            self._restarted(fault)
-
-    def _restarted(self, fault: Fault) -> None:
-        self._restarts += 1
-        self._lost_processes += fault.kind != "raised"
-        self.outputs.write_fault(fault, self._restarts, self.progress.steps)
 
     # Troubles -------------------------------------------------------------------------
 
@@ -391,7 +341,7 @@ class Training:
             closing.callback(self.outputs.close)
             closing.callback(self._lock.close)
             closing.callback(self.parts.close)
-            self.background_video.close()
+            self.policy_videos.close()
 
     def __enter__(self) -> Training:
         return self
@@ -402,17 +352,3 @@ class Training:
         except CorralError:
             if kind is None:
                 raise
-
-
-@contextmanager
-def _naming_culprits(rollout: Gathered) -> Iterator[None]:
-    """Where learning diverges, name the env whose values are not finite."""
-    try:
-        yield
-    except TrainingDiverged as error:
-        in_rows = rollout.reward.ndim == 2  # whole episodes do not say their slots
-        seen = getattr(rollout, "obs", ()) if in_rows else ()
-        said = in_rows and not_finite(seen, rollout.reward, rollout.valid)
-        if not said:
-            raise
-        raise TrainingDiverged(f"{error}. {said[0].upper()}{said[1:]}") from error
