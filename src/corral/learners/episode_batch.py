@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corral.engine.pool import Pool
-from corral.engine.worker.seeds import SeedDomain, episode_seed
+from corral.engine.worker.seeds import SeedDomain, collection_root, episode_seed
 from corral.errors import Fault, OptionError
 from corral.learners.protocol import Episodes, Trials
 from corral.rollouts.episodic import Episode, drawn_task, run_episodes
@@ -109,7 +109,7 @@ class EpisodeGatherer:
 
     def collect(self, steps: int) -> EpisodeBatch:
         """Run this many episodes, or trials, to their end."""
-        seed = episode_seed(self._root, self._turn)
+        seed = collection_root(self._root, self._turn)
         self._turn += 1
         count, copies = steps * self._per_trial, self._pool.repeat
         # Every episode of a trial has the same task.

@@ -17,7 +17,7 @@ import numpy as np
 from corral.core import NO_TASK, Policy
 from corral.engine.keywords import check_choice, check_count, checked_keywords
 from corral.engine.pool import Pool
-from corral.engine.worker.seeds import SeedDomain, copy_seed, episode_seed
+from corral.engine.worker.seeds import SeedDomain, copy_seed, episode_seed, item_seed
 from corral.errors import CorralError, OptionError
 from corral.rollouts.actor import check_policy, check_pool
 from corral.rollouts.episode_run import (
@@ -145,7 +145,7 @@ def _items(
         raise OptionError(f"episodes is {episodes!r}; it must be >= 0")
     items = []
     for number in range(count):
-        own = episode_seed(seed, number) if seeds is None else int(seeds[number])
+        own = item_seed(seed, number) if seeds is None else int(seeds[number])
         task = drawn_task(pool, seed, number) if tasks is None else tasks[number]
         for copy in range(repeat):
             draws = copy_seed(own, copy)

@@ -147,9 +147,11 @@ class Filler:
         drawn = self._seeds
         if root is not None and min(drawn) < 0:
             # Of a batch that restarts its episodes itself, one slot alone has a seed.
-            first, domain = self._first_number, SeedDomain.UNSEEDED
+            first = self._first_number
             drawn = [
-                episode_seed(root, first + slot, domain) if seed < 0 else seed
+                episode_seed(root, first + slot, SeedDomain.UNSEEDED)
+                if seed < 0
+                else seed
                 for slot, seed in enumerate(drawn)
             ]
         self._actor.start(range(self._slots), drawn)

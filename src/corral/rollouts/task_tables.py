@@ -13,7 +13,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from corral.engine.worker.seeds import RunGenerator
+from corral.engine.worker.seeds import RunGenerator, run_generator
 from corral.errors import OptionError
 
 
@@ -46,6 +46,6 @@ def task_table(
             "this method, or do without tasks (in a config: trials.train_tasks: 0)"
         )
     draw: Callable[..., Any] = env.get_wrapper_attr("sample_tasks")
-    rng = np.random.default_rng([seed, RunGenerator.TASK_TABLE])
+    rng = run_generator(seed, RunGenerator.TASK_TABLE)
     tasks = tuple(draw(train + evaluation, rng))
     return TaskTable(tasks[:train], tasks[train:])

@@ -27,7 +27,7 @@ from corral.core import Step
 from corral.engine.adapters.team import TEAM_KEY, Team
 from corral.engine.layout.infos import Infos
 from corral.engine.pool import Pool
-from corral.engine.worker.seeds import episode_seed
+from corral.engine.worker.seeds import agent_seed
 from corral.errors import OptionError
 
 Rows = Sequence[int] | NDArray[np.integer[Any]]
@@ -346,7 +346,7 @@ class SharedPool(PoolOwner):
             seed = step.seed.item(position)
             if seed >= 0:
                 self._seed[step.slots[position]] = [
-                    episode_seed(seed, agent) for agent in range(self.agents)
+                    agent_seed(seed, agent) for agent in range(self.agents)
                 ]
 
     # Infos ----------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from corral.engine.worker.commands import Job
 from corral.engine.worker.forked_copies import Guard, guarded
 from corral.engine.worker.isolated_rng import IsolatedRng
 from corral.engine.worker.profilers import stop_profilers
-from corral.engine.worker.seeds import episode_seed
+from corral.engine.worker.seeds import episode_generators_seed, slot_generators_seed
 from corral.errors import IsolationError, SpacesDiffer
 
 _NO_CONTEXT = nullcontext()
@@ -153,11 +153,11 @@ class ShardEnvs:
         Else it could not be replayed from its seed, task and actions.
         """
         if self.isolation is not None and seed is not None:
-            self._generator_seeds[slot] = episode_seed(seed)
+            self._generator_seeds[slot] = episode_generators_seed(seed)
             self.isolation.forget(slot)
 
     def _generator_seed(self, slot: int) -> int:
-        unseeded = episode_seed(self._job.options.root_seed, slot)
+        unseeded = slot_generators_seed(self._job.options.root_seed, slot)
         return self._generator_seeds.get(slot, unseeded)
 
 

@@ -36,7 +36,12 @@ from corral.engine.worker.context import WorkerContext, here
 from corral.engine.worker.forked_copies import Guard, guarded, no_guard
 from corral.engine.worker.letters import Reply, WorkerEndpoint, describe
 from corral.engine.worker.profilers import stop_profilers
-from corral.engine.worker.seeds import SeedDomain, episode_seed, seed_globals
+from corral.engine.worker.seeds import (
+    SeedDomain,
+    episode_seed,
+    seed_globals,
+    worker_globals_seed,
+)
 from corral.engine.worker.serialization import opened
 from corral.engine.worker.shard import Shard
 from corral.errors import Fault, OptionError
@@ -108,10 +113,7 @@ class Worker:
         return specs
 
     def _globals_seed(self, root: int) -> int:
-        """Return the seed of the global generators; a replacement gets another one."""
-        job = self.job
-        more = (SeedDomain.WORKERS, job.generation) if job.generation else ()
-        return episode_seed(root, _places(job).start, *more)
+        return worker_globals_seed(root, _places(self.job).start, self.job.generation)
 
     def bind(
         self,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+from corral.engine.worker.seeds import noise_seed
 from corral.learners.net_learning import load_net, saved_net
 from corral.learners.off_policy.batch import LATER, NOW, Batch
 from corral.learners.off_policy.nets import ActorNet, CriticNet, NetSizes
@@ -46,7 +47,7 @@ class Agent:
         self.actor = ActorNet(sizes, outputs, remembers, weights).to(device)
         self.critic = CriticNet(sizes, discrete, settings.recurrent, weights).to(device)
         # Another stream than that of the weights.
-        self.noise = torch.Generator(device).manual_seed(seed + 1)
+        self.noise = torch.Generator(device).manual_seed(noise_seed(seed))
         self._actor_optimiser = Optimiser(self.actor, EPSILON)
         self._critic_optimiser = Optimiser(self.critic, EPSILON)
         self.target_critic, self._target = target_of(self.critic)

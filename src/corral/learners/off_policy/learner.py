@@ -13,10 +13,9 @@ import math
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, ClassVar
 
-import numpy as np
 from gymnasium import spaces
 
-from corral.engine.worker.seeds import RunGenerator
+from corral.engine.worker.seeds import RunGenerator, run_generator
 from corral.errors import OptionError, TrainingDiverged
 from corral.learners.episode_batch import EpisodeBatch
 from corral.learners.nets.exported import (
@@ -88,7 +87,7 @@ class OffPolicyLearner(Learner):
             self.replay = SequenceReplay(size, columns, window, gib)
         else:
             self.replay = Replay(size, columns, settings.replay_max_gib)
-        self._rng = np.random.default_rng([setup.seed, RunGenerator.REPLAY])
+        self._rng = run_generator(setup.seed, RunGenerator.REPLAY)
         self._done = {"steps": 0, "episodes": 0, "updates": 0}
         # Updates that a ratio asks for and that were not made yet.
         self._owed = 0.0

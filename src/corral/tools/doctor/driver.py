@@ -21,7 +21,12 @@ from gymnasium import Space
 from corral.engine.adapters import adapt
 from corral.engine.adapters.env_names import is_pettingzoo
 from corral.engine.worker.isolated_rng import IsolatedRng
-from corral.engine.worker.seeds import episode_seed, seed_globals
+from corral.engine.worker.seeds import (
+    episode_seed,
+    sampler_seed,
+    seed_globals,
+    slot_generators_seed,
+)
 from corral.engine.worker.step_results import five_of, two_of
 
 # Some envs take no larger seeds; the API check tries those.
@@ -98,9 +103,9 @@ class EpisodeDriver:
         self._last: EnvResponse | None = None
         # Copies: sampling must not advance the generators of the env's own spaces.
         self._actions = copy.deepcopy(spaces_of(self.env, "action"))
-        seed = episode_seed(self._seed, self._slot)
         for number, space in enumerate(self._actions.values()):
-            space.seed(episode_seed(seed, number) & SMALL_SEED_RANGE)
+            seed = sampler_seed(self._seed, self._slot, number)
+            space.seed(seed & SMALL_SEED_RANGE)
 
     def advance(self) -> EnvResponse:
         """The next reset or step."""
@@ -195,7 +200,7 @@ class EpisodeDriver:
 
 def own_generators(seed: int) -> IsolatedRng:
     """What `isolate_rng=True` would put around each slot."""
-    return IsolatedRng(lambda slot: episode_seed(seed, slot))
+    return IsolatedRng(lambda slot: slot_generators_seed(seed, slot))
 
 
 def run_alone(

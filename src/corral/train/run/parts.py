@@ -23,7 +23,7 @@ from corral.engine.adapters.batched import STEP_MASK_KEY
 from corral.engine.adapters.env_names import is_registered, resolve_env
 from corral.engine.executors.devices import devices_for
 from corral.engine.pool import Pool, PoolOptions
-from corral.engine.worker.seeds import EvaluationSeed, episode_seed
+from corral.engine.worker.seeds import EvaluationSeed, evaluation_root
 from corral.errors import OptionError, requires
 from corral.learners.episode_batch import EpisodeGatherer
 from corral.learners.nets.own import OwnNetwork
@@ -133,7 +133,7 @@ class Parts:
 
     def seed(self, purpose: EvaluationSeed) -> int:
         """What the seeds of an evaluation's episodes are made from."""
-        return episode_seed(self.config.seed, purpose)
+        return evaluation_root(self.config.seed, purpose)
 
     def close(self) -> None:
         """Close all envs."""

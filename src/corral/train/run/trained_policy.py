@@ -23,6 +23,7 @@ from corral.api.shared_policy.policy import SharedPolicy
 from corral.core import Step
 from corral.engine.layout.infos import Infos
 from corral.engine.tree import mapped
+from corral.engine.worker.seeds import acting_seeds
 from corral.errors import SpaceMismatch
 from corral.learners.shared.learner import agent_norm
 from corral.rollouts.normalise import ObsNorm
@@ -102,7 +103,7 @@ class TrainedPolicy:
         self._carry = None if initial is None else initial(rows)
         self._generators = SlotGenerators(rows)
         self._seed += 1  # another episode draws other actions
-        self._generators.start(range(rows), range(self._seed, self._seed + rows))
+        self._generators.start(range(rows), acting_seeds(self._seed, rows))
         self._started = True
 
     def _step(self, obs: Any, rows: int, reward: Any) -> Step:

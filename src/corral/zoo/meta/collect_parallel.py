@@ -19,7 +19,7 @@ import numpy as np
 from corral.core import NO_TASK, Decision, Generators, Step
 from corral.engine.faults.report import error_for
 from corral.engine.pool import Pool
-from corral.engine.worker.seeds import episode_seed
+from corral.engine.worker.seeds import collection_root, trial_rng
 from corral.errors import OptionError
 from corral.learners.torch_import import functional, torch
 from corral.rollouts.episodic import Episode, run_episodes
@@ -142,7 +142,7 @@ class ParallelRollouts:
             parallel_env: the envs; None for one env in this process.
         """
         pool = self._sequential() if parallel_env is None else parallel_env.pool
-        root = episode_seed(int(getattr(self, "seed", 0)), self._n_rollouts_total)
+        root = collection_root(int(getattr(self, "seed", 0)), self._n_rollouts_total)
         policy = AgentPolicy(self, random_actions)
         tasks = self._tasks(root, num_rollouts)
         episodes = _whole(run_episodes(pool, policy, tasks=tasks, seed=root))
@@ -170,7 +170,7 @@ class ParallelRollouts:
         tasks = self.train_tasks
         if not len(tasks):
             return [NO_TASK] * count
-        rngs = [np.random.default_rng([root, trial]) for trial in range(count)]
+        rngs = [trial_rng(root, trial) for trial in range(count)]
         return [tasks[rng.integers(len(tasks))] for rng in rngs]
 
     def _store(self: Any, episode: Episode) -> None:

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corral.engine.parallel_map import map as parallel_map
+from corral.engine.worker.seeds import route_order
 from corral.errors import OptionError
 
 # Rows in the model's input; the simulation starts after them.
@@ -313,7 +314,7 @@ class RouteOrder:
 
 @lru_cache(maxsize=4)
 def _permutation(seed: int, turn: int, count: int) -> list[int]:
-    order: list[int] = np.random.default_rng((seed, turn)).permutation(count).tolist()
+    order: list[int] = route_order(seed, turn).permutation(count).tolist()
     return order
 
 

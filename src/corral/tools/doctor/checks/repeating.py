@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
-from corral.engine.worker.seeds import episode_seed, seed_globals
+from corral.engine.worker.seeds import disturbance_seed, seed_globals
 from corral.engine.worker.shared_state import advanced_generators, generator_states
 from corral.tools.doctor.differences import first_difference
 from corral.tools.doctor.driver import (
@@ -92,7 +92,7 @@ def measure_with_noise(
     def disturbed() -> Iterator[None]:
         nonlocal calls
         calls += 1
-        seed_globals(episode_seed(noise, calls))
+        seed_globals(disturbance_seed(noise, calls))
         with isolation.of(0) if isolated else nullcontext():
             yield
 
