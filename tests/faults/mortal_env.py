@@ -11,12 +11,12 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-DIE, EXIT, LEAVE = 1, 2, 3
+DIE, EXIT, LEAVE, HANG = 1, 2, 3, 4
 
 
 class Mortal(gym.Env[Any, Any]):
     observation_space = gym.spaces.Box(-1, 1, (2,))
-    action_space = gym.spaces.Discrete(4)
+    action_space = gym.spaces.Discrete(5)
 
     def reset(self, *, seed=None, options=None):
         if options and options.get("die"):
@@ -31,6 +31,8 @@ class Mortal(gym.Env[Any, Any]):
             os._exit(3)
         if action == LEAVE:
             sys.exit("I am off")
+        if action == HANG:
+            self.hang()
         return np.zeros(2, np.float32), 1.0, False, False, {}
 
     def pid(self):

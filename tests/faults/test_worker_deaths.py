@@ -15,7 +15,7 @@ import numpy as np
 import psutil
 import pytest
 from faulty_env import FAIL, FINE, Faulty, boom, kill, vanish
-from mortal_env import DIE, EXIT, LEAVE, Mortal
+from mortal_env import DIE, EXIT, HANG, LEAVE, Mortal
 from running import children, wait_until
 
 import corral
@@ -68,6 +68,58 @@ def test_workers_that_ended_in_one_batch_are_all_among_the_faults() -> None:
     assert [(one.slot, one.worker, one.step) for one in died] == [(0, 0, 1), (1, 1, 1)]
     assert (died[0].exit_code, died[1].signal_name) == (3, "SIGKILL")
     assert caught.value.fault is died[0]
+
+
+@pytest.mark.parametrize("action, kind", [(DIE, "died"), (HANG, "hung")])
+def test_a_worker_is_missed_while_others_fill_the_batches(action, kind):
+    def batches() -> None:
+        pool.send([0, action, 0, 0])
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:
+            slots = pool.recv(min_slots=2).slots
+            pool.send([0] * len(slots), slots)
+
+    limits = {"step_timeout": 0.1} if action == HANG else {}
+    with corral.Pool(Mortal, 4, backend="process", workers=2, **limits) as pool:
+        pool.reset()
+        with pytest.raises(FaultError) as caught:
+            batches()
+    assert (caught.value.fault.kind, caught.value.fault.slot) == (kind, 1)
+
+
+@pytest.mark.parametrize("failing", [0, 1])
+def test_a_failed_factory_is_an_error_while_others_still_build(failing):
+    def never_built() -> Mortal:
+        time.sleep(600)
+        return Mortal()
+
+    def refused() -> Mortal:
+        raise FileNotFoundError("robot.urdf")
+
+    envs = [never_built, never_built]
+    envs[failing] = refused
+    with pytest.raises(StartError, match=r"robot\.urdf") as caught:
+        corral.Pool(envs, backend="process", workers=2)
+    assert (caught.value.fault.slot, caught.value.fault.worker) == (failing, failing)
+
+
+def test_envs_that_were_built_close_where_another_factory_fails(tmp_path):
+    class Closing(Mortal):
+        def close(self) -> None:
+            (tmp_path / "closed").touch()
+
+    def refused() -> Mortal:
+        wait_until(lambda: (tmp_path / "built").exists())
+        raise FileNotFoundError("robot.urdf")
+
+    def built() -> Mortal:
+        env = Closing()
+        (tmp_path / "built").touch()
+        return env
+
+    with pytest.raises(StartError, match=r"robot\.urdf"):
+        corral.Pool([built, refused], backend="process", workers=2)
+    assert (tmp_path / "closed").exists()
 
 
 def test_env_that_kills_its_process_in_a_step(pool, capsys):

@@ -25,6 +25,7 @@ from corral.engine.executors import openmp, reaping, spawn
 from corral.engine.executors.contract import Assignment, closed_on_error, open_executors
 from corral.engine.executors.signalled import (
     CLOSED_MEANWHILE,
+    HEALTH_CHECK_SECONDS,
     SignalledExecutor,
     ring_for_lost_rings,
 )
@@ -35,11 +36,14 @@ from corral.engine.faults import process_usage, report, stacks
 from corral.engine.layout import codec, plan
 from corral.engine.transport import child_processes, descriptors, shared_arrays
 from corral.engine.transport.lifeline import Lifeline
+from corral.engine.transport.mailbox import deadline_after, readable
 from corral.engine.worker import commands, serialization
-from corral.errors import ClosedError, CorralError, Fault
+from corral.errors import ClosedError, CorralError, Fault, FaultError
 
 # Seconds for a worker to end by itself after a trial of envs.
 PROBED_EXIT_SECONDS = 0.3
+# Seconds for other workers to fail as well, or to build their envs, which then close.
+FAILING_SECONDS = 0.25
 # Seconds for a worker to notice by itself that a trial takes too long.
 PROBE_GRACE_SECONDS = 0.1
 
@@ -188,7 +192,33 @@ class ProcessExecutor(SignalledExecutor):
             for link in self._links:
                 job = self._job(link.worker)
                 self._post(link, self._pack(commands.BuildShard(job)))
-            return [spec for link in self._links for spec in self._await_start(link)]
+            return self._await_specs()
+
+    def _await_specs(self) -> list[EnvSpec]:
+        """The specs of all slots; an error does not wait for slow constructors."""
+        deadline = deadline_after(self._assignment.start_timeout)
+        building = {link.mailbox.fileno(): link for link in self._links}
+        specs: dict[int, list[EnvSpec]] = {}
+        failed: dict[int, FaultError] = {}
+        try:
+            while building and (left := deadline - time.monotonic()) > 0:
+                answering = readable(building, min(HEALTH_CHECK_SECONDS, left))
+                for link in [building.pop(descriptor) for descriptor in answering]:
+                    try:
+                        specs[link.worker] = self._await_start(link, left)
+                    except FaultError as error:
+                        failed[link.worker] = error
+                        deadline = min(deadline, deadline_after(FAILING_SECONDS))
+                for link in () if answering else building.values():
+                    self._raise_if_dead(link)
+            if failed:
+                raise failed[min(failed)]
+            for link in building.values():
+                raise report.error_for(self._health.build_timeout(link))
+        except BaseException:
+            self._health.end_all([*building.values()])
+            raise
+        return [spec for worker in sorted(specs) for spec in specs[worker]]
 
     def _job(
         self, worker: int, probe_slots: Sequence[int] | None = None
@@ -206,10 +236,11 @@ class ProcessExecutor(SignalledExecutor):
             generation=self._generations[worker],
         )
 
-    def _await_start(self, link: WorkerLink) -> Any:
+    def _await_start(self, link: WorkerLink, timeout: float | None = None) -> Any:
         """The answer of a worker that is building something."""
+        limit = self._assignment.start_timeout
         try:
-            answer = self._fetch(link, self._assignment.start_timeout)
+            answer = self._fetch(link, limit if timeout is None else timeout)
         except TimeoutError as error:
             raise report.error_for(self._health.build_timeout(link)) from error
         return self._health.checked(link.worker, answer)

@@ -10,7 +10,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -91,6 +91,13 @@ class WorkerHealth:
         wait_until(link.process, time.monotonic() + seconds)
         self.end(link)
         link.close()
+
+    def end_all(self, links: Sequence[WorkerLink]) -> None:
+        """End these workers and all processes that their envs have started."""
+        for link in links:
+            kill(link.process)
+        for link in links:
+            self.end(link)
 
     def death(self, link: WorkerLink) -> Fault:
         """End a worker that died or hangs; its fault."""

@@ -26,6 +26,9 @@ from corral.engine.worker.commands import Verb
 from corral.engine.worker.letters import Letter
 from corral.errors import Fault, FaultError, WorkerDied, WorkerHung
 
+# Seconds between checks of the workers while results keep coming.
+HEALTH_CHECK_INTERVAL = 0.02
+
 
 class Dispatcher:
     """Sends commands and messages to the workers, and waits for results.
@@ -46,6 +49,7 @@ class Dispatcher:
         self.state = fault_details.state
         self.executor = fault_details.executor
         self.actions = fault_details.actions
+        self._last_check = 0.0
 
     # Commands -------------------------------------------------------------------------
 
@@ -195,19 +199,24 @@ class Dispatcher:
         target = state.taken + count & WORD_MASK
         is_done, only_some = enough or state.complete, enough is not None
         began, left = perf_counter(), timeout
+        now = began
         try:
             while True:
                 try:
-                    if recovery.active:
-                        recovery.check_workers(perf_counter())
-                        # Rings may be missing by then: do not wait for them.
-                        if recovery.recovered and is_done():
-                            return True
+                    # Results of others may always be there before it comes to waiting.
+                    watch = only_some or recovery.active
+                    if watch and now - self._last_check > HEALTH_CHECK_INTERVAL:
+                        self._last_check = now
+                        executor.check_workers()
+                    # Rings may be missing by then: do not wait for them.
+                    if recovery.recovered and is_done():
+                        return True
                     return executor.wait(target, left, is_done, only_some)
                 except FaultError as error:
                     self.recover(error)
+                now = perf_counter()
                 if timeout is not None:
-                    left = began + timeout - perf_counter()
+                    left = began + timeout - now
         finally:  # `state.waited_since`, without the call
             state.mark = now = perf_counter()
             state.waiting_seconds += now - began

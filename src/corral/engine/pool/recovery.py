@@ -46,8 +46,6 @@ from corral.engine.worker.record import (
 )
 from corral.errors import Fault, FaultError
 
-# Seconds between checks of the workers while results keep coming.
-HEALTH_CHECK_INTERVAL = 0.02
 # Faults that `Pool.faults` keeps, the latest.
 MAX_REMEMBERED_FAULTS = 1000
 # Those of them, the latest, that come with all their actions.
@@ -73,7 +71,6 @@ class Recovery:
         self._record = fault_details.views.record
         # Whether workers are ever replaced.
         self.active = options.restarts_workers or bool(options.memory_limit)
-        self._last_check = 0.0
         # By slot: the tickets after which an episode was lost, and the faults.
         self._lost_episodes: dict[int, list[tuple[int, Fault]]] = {}
         # The root seed is one of them: new workers start with it.
@@ -127,14 +124,6 @@ class Recovery:
             lost = [one for one in self._lost_episodes.pop(slot) if one[0] >= ticket]
             if lost and slot not in told:
                 self._lost_episodes[slot] = lost
-
-    # Waiting --------------------------------------------------------------------------
-
-    def check_workers(self, now: float) -> None:
-        """Check all workers every 20 ms: quick ones must not hide one that died."""
-        if now - self._last_check > HEALTH_CHECK_INTERVAL:
-            self._last_check = now
-            self._executor.check_workers()
 
     # Replacing ------------------------------------------------------------------------
 

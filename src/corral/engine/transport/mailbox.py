@@ -28,6 +28,7 @@ import socket
 import struct
 import time
 from collections import deque
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from threading import Event
@@ -133,6 +134,10 @@ class Mailbox:
                     return False
                 self._receive()
         return True
+
+    def fileno(self) -> int:
+        """Its descriptor; -1 once it is closed."""
+        return self._connection.fileno()
 
     def fetch(self, timeout: float | None = None) -> Any:
         """Wait for one message and unpickle it.
@@ -294,6 +299,14 @@ class LocalMailbox:
         self._closed.set()
         self._arriving.put(_CLOSED)
         self._outbox.put(_CLOSED)
+
+
+def readable(mailboxes: Iterable[int], seconds: float) -> list[int]:
+    """Those of these descriptors with a message, or an end; waits for the first."""
+    poll = select.poll()
+    for mailbox in mailboxes:
+        poll.register(mailbox, select.POLLIN)
+    return [mailbox for mailbox, _ in poll.poll(max(0.0, seconds) * 1000)]
 
 
 def deadline_after(timeout: float | None) -> float:
