@@ -66,6 +66,7 @@ class LocalPool:
             factories=[_no_factory] * count,
             shards=[range(count)],
             options=worker.job.options,
+            shared=worker.job.shared,
             step_timeout=setup.options.step_timeout,
         )
         self._shard = worker.shard
@@ -75,10 +76,10 @@ class LocalPool:
             (
                 self._executor,
                 replace(setup.layout, num_envs=count),
-                [setup.spec] * count,
+                self._executor.build(),
                 setup.spec,
                 worker.codecs,
-                self._executor.views,
+                self._executor.bind(worker.codecs),
             ),
             assignment,
             setup.options,

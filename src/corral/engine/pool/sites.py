@@ -339,8 +339,7 @@ class Sites:
     def _run_here(self) -> None:
         """Under `serial`, the site steps the pool itself."""
         self._lifecycle.state = OPEN
-        executor: Any = self._executor
-        executor.run_in_worker(self._answer_here)
+        self._executor.run_in_worker(self._answer_here)
 
     def _answer_here(self, worker: Worker) -> None:
         (call,) = self._pending.values()
