@@ -18,6 +18,7 @@ from corral.engine.executors.assign import Placement
 from corral.engine.executors.contract import Assignment
 from corral.engine.executors.local import LocalExecutor
 from corral.engine.pool.fault_details import PartDetails
+from corral.engine.pool.opening import OpenWorkers
 from corral.engine.pool.options import ApiOptions, PoolOptions
 from corral.engine.pool.pool import Pool
 from corral.engine.worker.forked_copies import guarded
@@ -73,7 +74,7 @@ class LocalPool:
         self._executor = LocalExecutor(worker, assignment)
         api = ApiOptions(wants_reset=setup.wants_reset, empty_finals=setup.empty_finals)
         self.pool = Pool._over(
-            (
+            OpenWorkers(
                 self._executor,
                 replace(setup.layout, num_envs=count),
                 self._executor.build(),

@@ -191,7 +191,7 @@ class Pool(WorkersOwner):
             factories, budget, not api.bare_resets, api.first_slot
         )
         opened = open_workers(assignment, options, api)
-        with closed_on_error(opened[0]):
+        with closed_on_error(opened.executor):
             self._open(opened, assignment, options, api, budget)
 
     @classmethod
@@ -238,8 +238,9 @@ class Pool(WorkersOwner):
         self, opened: OpenWorkers, options: PoolOptions, budget: RestartBudget
     ) -> None:
         """Everything that works on the state, if the envs allow the options."""
-        executor, self.layout, self.specs, self.spec, codecs, self._views = opened
-        self._executor, self._codec = executor, codecs.action
+        executor, codecs = opened.executor, opened.codecs
+        self._executor, self._codec, self._views = executor, codecs.action, opened.views
+        self.layout, self.specs, self.spec = opened.layout, opened.specs, opened.spec
         self._batches: BatchedEnvs | None = None
         if options.batched:
             self._batches = BatchedEnvs(self.spec, executor.shards)
