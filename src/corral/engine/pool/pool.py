@@ -192,24 +192,8 @@ class Pool(WorkersOwner):
         )
         opened = open_workers(assignment, options, api)
         with closed_on_error(opened.executor):
-            self._open(opened, assignment, options, api, budget)
-
-    @classmethod
-    def _over(
-        cls,
-        opened: OpenWorkers,
-        assignment: Assignment,
-        options: PoolOptions,
-        api: ApiOptions,
-        slots: range,
-    ) -> Pool:
-        """A pool over envs that another pool has built: these slots of it."""
-        pool = cls.__new__(cls)
-        pool._lifecycle = Lifecycle()
-        budget = RestartBudget(options.max_restarts, options.restarts_per_minute)
-        pool._open(opened, assignment, options, api, budget)
-        pool.slots = slots
-        return pool
+            slots = range(assignment.slots)
+            self._open(opened, assignment, options, api, budget, slots)
 
     def _open(
         self,
@@ -218,8 +202,9 @@ class Pool(WorkersOwner):
         options: PoolOptions,
         api: ApiOptions,
         budget: RestartBudget,
+        slots: range,
     ) -> None:
-        self._api = api
+        self._options, self._api = options, api
         self._mode = mode_of(options.autoreset)
         self.autoreset = options.autoreset
         self.copy = options.copy
@@ -230,15 +215,13 @@ class Pool(WorkersOwner):
         self._assignment = assignment
         self.seed = assignment.options.root_seed
         self.num_envs = assignment.slots
-        self.slots = range(self.num_envs)
-        self._connect(opened, options, budget)
+        self.slots = slots
+        self._connect(opened, budget)
         self._lifecycle.open()
 
-    def _connect(
-        self, opened: OpenWorkers, options: PoolOptions, budget: RestartBudget
-    ) -> None:
+    def _connect(self, opened: OpenWorkers, budget: RestartBudget) -> None:
         """Everything that works on the state, if the envs allow the options."""
-        executor, codecs = opened.executor, opened.codecs
+        options, executor, codecs = self._options, opened.executor, opened.codecs
         self._executor, self._codec, self._views = executor, codecs.action, opened.views
         self.layout, self.specs, self.spec = opened.layout, opened.specs, opened.spec
         self._batches: BatchedEnvs | None = None
@@ -255,16 +238,7 @@ class Pool(WorkersOwner):
         columns = Columns(self._views.arena, self._views.presence)
         self._inbox = Inbox(codecs.obs, columns, empty_finals)
         actions = Actions(codecs.action, self._views)
-        one_process = not executor.survives_deaths
-        details = FaultDetails(
-            self._assignment,
-            executor.shards,
-            one_process,
-            executor,
-            self._state,
-            actions,
-            self._views,
-        )
+        details = self._fault_details(actions)
         self._recovery = Recovery(options, budget, self._inbox, details)
         self._dispatcher = Dispatcher(self._lifecycle, details, self._recovery)
         self._questions = Questions(self._dispatcher)
@@ -275,6 +249,18 @@ class Pool(WorkersOwner):
             self._inbox,
             self._stale_views,
             same_step=self._mode == SAME_STEP,
+        )
+
+    def _fault_details(self, actions: Actions) -> FaultDetails:
+        """What completes the faults of these slots."""
+        return FaultDetails(
+            self._assignment,
+            self._executor.shards,
+            one_process=not self._executor.survives_deaths,
+            executor=self._executor,
+            state=self._state,
+            actions=actions,
+            views=self._views,
         )
 
     # Sending --------------------------------------------------------------------------
