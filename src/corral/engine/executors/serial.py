@@ -49,13 +49,7 @@ from corral.errors import ClosedError, OptionError
 
 
 class InlineExecutor(Executor):
-    """One worker, which is the caller.
-
-    Args:
-        assignment: of its slots, counted from 0.
-        worker: whose envs are run.
-        control: the words of the worker and its slots.
-    """
+    """One worker, which is the caller; its slots are counted from 0."""
 
     inline = True
     # Whether a command to all slots may be in the queue.

@@ -18,6 +18,7 @@ from corral.engine.executors.assign import Placement
 from corral.engine.executors.contract import Assignment
 from corral.engine.executors.local import LocalExecutor
 from corral.engine.faults.restart_limits import RestartBudget
+from corral.engine.layout.plan import DataViews
 from corral.engine.pool.actions import Actions
 from corral.engine.pool.fault_details import FaultDetails, PartDetails
 from corral.engine.pool.opening import OpenWorkers
@@ -84,8 +85,9 @@ class PartPool(Pool):
         budget = RestartBudget(options.max_restarts, options.restarts_per_minute)
         self._open(opened, assignment, options, setup.api, budget, slots)
 
-    def _fault_details(self, actions: Actions) -> FaultDetails:
-        return PartDetails.of(super()._fault_details(actions), self.slots.start)
+    def _fault_details(self, actions: Actions, views: DataViews) -> FaultDetails:
+        details = super()._fault_details(actions, views)
+        return PartDetails.of(details, self.slots.start)
 
 
 class LocalPool:

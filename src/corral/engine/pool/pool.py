@@ -22,6 +22,7 @@ from corral.engine.faults.restart_limits import RestartBudget
 from corral.engine.keywords import check_callable, checked_keywords, is_number
 from corral.engine.layout.columns import Columns
 from corral.engine.layout.leaves import check_count
+from corral.engine.layout.plan import DataViews
 from corral.engine.pool.actions import Actions
 from corral.engine.pool.dispatch import Dispatcher
 from corral.engine.pool.fault_details import FaultDetails
@@ -221,8 +222,9 @@ class Pool(WorkersOwner):
 
     def _connect(self, opened: OpenWorkers, budget: RestartBudget) -> None:
         """Everything that works on the state, if the envs allow the options."""
-        options, executor, codecs = self._options, opened.executor, opened.codecs
-        self._executor, self._codec, self._views = executor, codecs.action, opened.views
+        options, executor = self._options, opened.executor
+        codecs, views = opened.codecs, opened.views
+        self._executor, self._codec = executor, codecs.action
         self.layout, self.specs, self.spec = opened.layout, opened.specs, opened.spec
         self._batches: BatchedEnvs | None = None
         if options.batched:
@@ -235,23 +237,22 @@ class Pool(WorkersOwner):
         self._run_delays = {pid: run_delay(pid) or 0.0 for pid in executor.pids()}
         self._stale_views = StaleViews()
         empty_finals = self._api.empty_finals and options.infos != "none"
-        columns = Columns(self._views.arena, self._views.presence)
+        columns = Columns(views.arena, views.presence)
         self._inbox = Inbox(codecs.obs, columns, empty_finals)
-        actions = Actions(codecs.action, self._views)
-        details = self._fault_details(actions)
+        details = self._fault_details(Actions(codecs.action, views), views)
         self._recovery = Recovery(options, budget, self._inbox, details)
         self._dispatcher = Dispatcher(self._lifecycle, details, self._recovery)
         self._questions = Questions(self._dispatcher)
         self._receiver = Receiver(
             self._dispatcher,
             codecs.obs,
-            self._views,
+            views,
             self._inbox,
             self._stale_views,
             same_step=self._mode == SAME_STEP,
         )
 
-    def _fault_details(self, actions: Actions) -> FaultDetails:
+    def _fault_details(self, actions: Actions, views: DataViews) -> FaultDetails:
         """What completes the faults of these slots."""
         return FaultDetails(
             self._assignment,
@@ -260,7 +261,7 @@ class Pool(WorkersOwner):
             executor=self._executor,
             state=self._state,
             actions=actions,
-            views=self._views,
+            views=views,
         )
 
     # Sending --------------------------------------------------------------------------
@@ -522,7 +523,8 @@ class Pool(WorkersOwner):
         self._lifecycle.check()
         slots = self._state.all
         rows = self._state.tickets_of(slots) & 1
-        return self._inbox.assemble([a[rows, slots] for a in self._views.obs], slots)
+        obs = self._receiver.views.obs
+        return self._inbox.assemble([a[rows, slots] for a in obs], slots)
 
     # Both at once ---------------------------------------------------------------------
 
