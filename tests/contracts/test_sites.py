@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from corral import Pool
 from corral.engine.adapters.pettingzoo import multi_env
-from corral.engine.pool.sites import Sites
+from corral.engine.pool.sites import SiteContext, Sites
 from corral.errors import EnvError, OptionError, OrderError
 from tests.guard.envs import Crowd
 
@@ -126,6 +126,24 @@ def test_caller_and_sites_may_take_turns(make_pool: MakePool, name: str) -> None
         if turn == 3:  # single slots are ahead of others from here on
             for one in (pool, other):
                 one.reset([1, 4], seeds=[5, 6])
+
+
+class Told:
+    """What a site finds around it."""
+
+    def __init__(self, pool: Pool) -> None:
+        self.pool, self.context = pool, SiteContext.of(pool)
+
+    def wiring(self) -> tuple[bool, list[str], int]:
+        details = self.pool._recovery._fault_details
+        same = details is self.pool._dispatcher.fault_details
+        return same, [*self.pool._executor.shared], self.context.first_slot
+
+
+def test_a_sites_pool_is_wired_as_its_parents(make_pool: MakePool) -> None:
+    pool = make_pool(Mixed, SLOTS, shared={"table": np.zeros(3)})
+    expected = [(True, ["table"], shard.start) for shard in pool.shards]
+    assert Sites(pool, Told).call("wiring") == expected
 
 
 def test_tasks_reach_the_episodes_of_sites(make_pool: MakePool) -> None:

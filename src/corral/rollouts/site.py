@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from corral.engine.faults.advice import POLICY
 from corral.engine.layout.plan import ANSWERING, CONSTRUCTING
 from corral.engine.pool import Pool
-from corral.engine.pool.sites import Sites
+from corral.engine.pool.sites import SiteContext, Sites
 from corral.engine.transport.segment import SegmentAddress, open_segment
 from corral.engine.transport.weights import WeightsReader
 from corral.errors import Fault
@@ -95,13 +95,10 @@ class PolicySite:
         rows = self._pool.num_envs // pool.num_envs  # those of an env, with agents
         # The slots of the whole pool that are this site's.
         self._slots = range(pool.slots.start * rows, pool.slots.stop * rows)
-        # In a cluster, the whole pool is a part of it.
-        before = pool._assignment.options.first_slot * rows
-        self._first_number = before + self._slots.start
-        executor: Any = pool._executor  # it runs the envs here
-        self._mark = executor.mark
-        limited = pool._assignment.step_timeout is not None
-        self._decision_mark = self._mark if limited else None
+        context = SiteContext.of(pool)
+        self._first_number = context.first_slot * rows
+        self._mark = context.mark
+        self._decision_mark = None if context.step_timeout is None else self._mark
         self._space = SpaceParts(self._pool.spec.observation_space)
         self._number = self._edition = self._version = -1
         self._reader = WeightsReader()

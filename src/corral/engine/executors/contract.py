@@ -25,6 +25,7 @@ from corral.engine.worker.commands import (
     Verb,
 )
 from corral.engine.worker.letters import Letter, Reply
+from corral.engine.worker.worker import Worker
 from corral.errors import Fault
 
 
@@ -97,8 +98,8 @@ class Executor(Protocol):
     Attributes:
         survives_deaths: Workers are processes: an env may end its own, and one that
             hangs is ended.
-        inline: The caller itself runs the envs: the executor has `step_inline` and
-            `envs`.
+        inline: The caller itself runs the envs: the executor has `step_inline`,
+            `run_in_worker`, `mark` and `envs`.
         control: The words of slots and workers that the pool reads, and the seeds of
             resets.
         shared: The arrays that all workers have; the caller may write to them.
@@ -217,6 +218,14 @@ class Executor(Protocol):
     def step_inline(self, mode: int) -> None:
         """Step every slot right now: `send_all` and `wait`; only where inline."""
         raise AssertionError("workers step their envs, not the caller")
+
+    def run_in_worker(self, work: Callable[[Worker], None]) -> None:
+        """Call a function as code of the worker; only where inline."""
+        raise AssertionError("the caller is no worker")
+
+    def mark(self, command: int) -> None:
+        """Let the parent see what a site does, from now on; only where inline."""
+        raise AssertionError("sites are with the workers")
 
     @property
     def envs(self) -> list[Any]:

@@ -8,22 +8,29 @@ slots' tickets afterwards, and its deadlines hold for the envs' own code alone.
 from __future__ import annotations
 
 import pickle
-from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from time import perf_counter
 
 import cloudpickle
 
+from corral.core import EnvSpec
 from corral.engine.executors.contract import Assignment
-from corral.engine.executors.serial import SerialExecutor
-from corral.engine.layout.plan import ANSWERING, BUSY_SINCE, CURRENT_COMMAND, STEPPING
+from corral.engine.executors.serial import InlineExecutor
+from corral.engine.layout.codec import Codecs
+from corral.engine.layout.plan import (
+    ANSWERING,
+    BUSY_SINCE,
+    CURRENT_COMMAND,
+    STEPPING,
+    DataViews,
+)
 from corral.engine.worker.letters import Letter, Reply, WorkerEndpoint, for_travel
 from corral.engine.worker.worker import Worker
 from corral.errors import ClosedError, Fault
 
 
-class LocalExecutor(SerialExecutor):
+class LocalExecutor(InlineExecutor):
     """A worker's own envs, run by the code beside them.
 
     Args:
@@ -32,27 +39,27 @@ class LocalExecutor(SerialExecutor):
     """
 
     def __init__(self, worker: Worker, assignment: Assignment) -> None:
-        slots, index = worker.job.slots, worker.job.worker
-        self.shards = assignment.shards
-        self.on_return = lambda worker: None
-        self._assignment, self._worker = assignment, worker
-        self._queue, self._messages = deque(), deque()
-        self._letters, self._answers = [], {}
-        self._finished = self._informed = 0
-        self._closed = self._running = False
-        self._slots = len(slots)
-        self._results_of = (0, 1, self._slots, 1, 0)
-        self.control = worker.endpoint.control.part(index, slots)
-        self.views = worker.views.part(slots)
-        self._informed_words = self.control.informed.data
-        self._stop = self.control.stop[0].data
-        self._vitals = self.control.vitals[0].data
+        job = worker.job
+        control = worker.endpoint.control.part(job.worker, job.slots)
+        super().__init__(assignment, worker, control)
+        self._stop = control.stop[0].data
+        self._vitals = control.vitals[0].data
+
+    def build(self) -> list[EnvSpec]:
+        """The specs of the envs, which the worker has built."""
+        return [adapter.spec for adapter in self._worker.shard.envs.adapters]
+
+    def bind(self, codecs: Codecs) -> DataViews:
+        """The worker's rows of the block, where the codecs have laid them out."""
+        worker = self._worker
+        views = worker.views.part(worker.job.slots)
         self._endpoint = WorkerEndpoint(
             0, self.control, self._messages.popleft, self._keep
         )
         self._outlet = worker.shard.new_outlet(
-            self._endpoint, self.shards[0], self.views, packs=False
+            self._endpoint, self.shards[0], views, packs=False
         )
+        return views
 
     @contextmanager
     def in_charge(self) -> Iterator[None]:

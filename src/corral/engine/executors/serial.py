@@ -49,8 +49,8 @@ from corral.engine.worker.worker import Worker
 from corral.errors import ClosedError, OptionError
 
 
-class SerialExecutor(Executor):
-    """One worker, which is the caller."""
+class InlineExecutor(Executor):
+    """One worker, which is the caller; its slots are counted from 0."""
 
     inline = True
     # Whether a command to all slots may be in the queue.
@@ -60,13 +60,14 @@ class SerialExecutor(Executor):
     # The number of the latest question, until it is answered.
     _asked = 0
 
-    def __init__(self, assignment: Assignment) -> None:
+    def __init__(
+        self, assignment: Assignment, worker: Worker, control: ControlViews
+    ) -> None:
         self.shards = [range(assignment.slots)]
-        self._assignment = assignment
         self.shared = assignment.shared
-        plan = plan_control(assignment.slots, 1, assignment.slots)
-        self._block = Block.create(plan.size, shared=False)
-        self._data: Block | None = None
+        self.control = control
+        self.on_return = lambda worker: None
+        self._assignment, self._worker = assignment, worker
         self._queue: deque[int] = deque()
         self._messages: deque[Any] = deque()
         self._letters: list[Letter] = []
@@ -78,43 +79,13 @@ class SerialExecutor(Executor):
         # By verb: how many slots are done when the command is.
         self._slots = assignment.slots
         self._results_of = (0, 1, self._slots, 1, 0)
-        self._worker = Worker(assignment.job(0, self.shards[0]))
-        self.control = ControlViews(plan, self._block.memory)
-        self._informed_words = self.control.informed.data
-        open_executors.add(self)
+        self._informed_words = control.informed.data
 
     @property
     def envs(self) -> EnvList:
         """The environments themselves; assigning one replaces the env of its slot."""
         envs = self._worker.shard.envs
         return EnvList([adapter.env for adapter in envs.adapters], envs.exchange)
-
-    def build(self) -> list[EnvSpec]:
-        """Build every env here."""
-        outside = here.context
-        try:
-            self._enter()
-            return self._worker.build()
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:
-            raise error_for(construction_fault(error, self._worker.job)) from error
-        finally:
-            # Plain statements: Ctrl-C may come when a call begins.
-            here.context, self._running = outside, False
-            self._leave()
-
-    def bind(self, codecs: Codecs) -> DataViews:
-        """Lay out private memory the way a shared block would be."""
-        plan = plan_data(self._assignment.slots, codecs.obs, codecs.action, start=0)
-        with start_errors(self._assignment.seed):
-            self._data = Block.create(plan.size, shared=False, touched=plan.touched)
-        views = DataViews(plan, self._data.memory)
-        endpoint = WorkerEndpoint(
-            index=0, control=self.control, fetch=self._messages.popleft, post=self._keep
-        )
-        self._worker.bind(views, codecs, endpoint)
-        return views
 
     def _keep(self, message: Letter | Reply) -> None:
         assert isinstance(message, Letter), "serial answers are returned, not posted"
@@ -172,23 +143,6 @@ class SerialExecutor(Executor):
             else:
                 self._queue.append(command)
 
-    def step_inline(self, mode: int) -> None:
-        """Step every slot right now: `send_all` and `wait` in one."""
-        # `_enter`, without the call.
-        outside, here.context = here.context, self._worker.context
-        self._running = True
-        try:
-            while self._queue:
-                self._run_next()
-            self._worker.shard.step_all(mode)
-            self._finished += self._slots
-            if self._closed:
-                self._raise_ended()
-        finally:
-            here.context, self._running = outside, False
-            if self._closed:  # `_leave`, without the call
-                self._end()
-
     def run_in_worker(self, work: Callable[[Worker], None]) -> None:
         """Call a function as code of the worker."""
         outside = here.context
@@ -203,13 +157,10 @@ class SerialExecutor(Executor):
         self._worker.mark(command)
 
     def _enter(self) -> None:
-        """Be the worker from here on; the caller's thread may be another pool's."""
-        here.context, self._running = self._worker.context, True
+        """The envs' code is run from here on."""
 
     def _leave(self) -> None:
-        """Do what had to wait for the env's code to return."""
-        if self._closed:
-            self._end()
+        """The envs' code has returned."""
 
     def _run_next(self) -> None:
         if self._interrupted or not self._queue:
@@ -279,6 +230,71 @@ class SerialExecutor(Executor):
         """What the shard wrote beside the block."""
         before, self._informed = self._informed, self._informed_words[0]
         return self._letters, self._informed != before
+
+
+class SerialExecutor(InlineExecutor):
+    """The caller builds the envs, runs them and closes them."""
+
+    def __init__(self, assignment: Assignment) -> None:
+        plan = plan_control(assignment.slots, 1, assignment.slots)
+        self._block = Block.create(plan.size, shared=False)
+        self._data: Block | None = None
+        worker = Worker(assignment.job(0, range(assignment.slots)))
+        super().__init__(assignment, worker, ControlViews(plan, self._block.memory))
+        open_executors.add(self)
+
+    def build(self) -> list[EnvSpec]:
+        """Build every env here."""
+        outside = here.context
+        try:
+            self._enter()
+            return self._worker.build()
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            raise error_for(construction_fault(error, self._worker.job)) from error
+        finally:
+            # Plain statements: Ctrl-C may come when a call begins.
+            here.context, self._running = outside, False
+            self._leave()
+
+    def bind(self, codecs: Codecs) -> DataViews:
+        """Lay out private memory the way a shared block would be."""
+        plan = plan_data(self._assignment.slots, codecs.obs, codecs.action, start=0)
+        with start_errors(self._assignment.seed):
+            self._data = Block.create(plan.size, shared=False, touched=plan.touched)
+        views = DataViews(plan, self._data.memory)
+        endpoint = WorkerEndpoint(
+            index=0, control=self.control, fetch=self._messages.popleft, post=self._keep
+        )
+        self._worker.bind(views, codecs, endpoint)
+        return views
+
+    def step_inline(self, mode: int) -> None:
+        """Step every slot right now: `send_all` and `wait` in one."""
+        # `_enter`, without the call.
+        outside, here.context = here.context, self._worker.context
+        self._running = True
+        try:
+            while self._queue:
+                self._run_next()
+            self._worker.shard.step_all(mode)
+            self._finished += self._slots
+            if self._closed:
+                self._raise_ended()
+        finally:
+            here.context, self._running = outside, False
+            if self._closed:  # `_leave`, without the call
+                self._end()
+
+    def _enter(self) -> None:
+        """Be the worker from here on; the caller's thread may be another pool's."""
+        here.context, self._running = self._worker.context, True
+
+    def _leave(self) -> None:
+        """Do what had to wait for the env's code to return."""
+        if self._closed:
+            self._end()
 
     def close(self, timeout: float | None) -> None:
         """Close every env: now, or when the one that runs right now has returned."""

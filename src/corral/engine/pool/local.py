@@ -17,9 +17,14 @@ from corral.core import EnvSpec
 from corral.engine.executors.assign import Placement
 from corral.engine.executors.contract import Assignment
 from corral.engine.executors.local import LocalExecutor
-from corral.engine.pool.fault_details import PartDetails
-from corral.engine.pool.options import ApiOptions, PoolOptions
+from corral.engine.faults.restart_limits import RestartBudget
+from corral.engine.layout.plan import DataViews
+from corral.engine.pool.actions import Actions
+from corral.engine.pool.fault_details import FaultDetails, PartDetails
+from corral.engine.pool.opening import OpenWorkers
+from corral.engine.pool.options import ApiOptions, PoolOptions, info_choice
 from corral.engine.pool.pool import Pool
+from corral.engine.pool.state import Lifecycle
 from corral.engine.worker.forked_copies import guarded
 from corral.engine.worker.letters import Reply, Unsendable, describe, for_travel
 from corral.engine.worker.serialization import opened
@@ -29,66 +34,68 @@ from corral.errors import CorralError, Fault
 
 # Makes a site from the pool of its worker's slots.
 Build = Callable[[Pool], Any]
+# The options that go to the workers' pools as they are.
+_LOCAL = ("autoreset", "copy", "debug", "check_actions", "batched", "step_timeout")
 
 
 @dataclass(frozen=True, slots=True)
 class LocalSetup:
-    """What a worker needs for its first site: the options of the whole pool."""
+    """What a worker needs for its first site, of the whole pool."""
 
     options: PoolOptions
-    wants_reset: bool
-    empty_finals: bool
+    api: ApiOptions
     spec: EnvSpec
     layout: Placement
 
     @classmethod
     def of(cls, pool: Pool) -> LocalSetup:
         """The setup for the workers of a pool."""
-        options = PoolOptions(
-            autoreset=pool.autoreset,
-            copy=pool.copy,
-            debug=pool.debug,
-            check_actions=pool.check_actions,
-            infos=pool._assignment.options.infos,
-            batched=pool._assignment.options.batched,
-            step_timeout=pool._assignment.step_timeout,
-        )
-        api = pool._api
-        return cls(options, api.wants_reset, api.empty_finals, pool.spec, pool.layout)
+        given, api = pool._options, pool._api
+        known = {name: getattr(given, name) for name in _LOCAL}
+        options = PoolOptions(**known, infos=info_choice(given.infos))
+        api = ApiOptions(wants_reset=api.wants_reset, empty_finals=api.empty_finals)
+        return cls(options, api, pool.spec, pool.layout)
 
 
-class LocalPool:
-    """A worker's slots as a pool, and the sites in this worker by key."""
+class PartPool(Pool):
+    """A worker's slots as a pool: a part of the one that has built their envs."""
+
+    _executor: LocalExecutor
 
     def __init__(self, worker: Worker, setup: LocalSetup) -> None:
-        count = len(worker.job.slots)
+        slots, options = worker.job.slots, setup.options
+        count = len(slots)
         assignment = Assignment(
             factories=[_no_factory] * count,
             shards=[range(count)],
             options=worker.job.options,
-            step_timeout=setup.options.step_timeout,
+            shared=worker.job.shared,
+            step_timeout=options.step_timeout,
         )
+        executor = LocalExecutor(worker, assignment)
+        opened = OpenWorkers(
+            executor,
+            replace(setup.layout, num_envs=count),
+            executor.build(),
+            setup.spec,
+            worker.codecs,
+            executor.bind(worker.codecs),
+        )
+        self._lifecycle = Lifecycle()
+        budget = RestartBudget(options.max_restarts, options.restarts_per_minute)
+        self._open(opened, assignment, options, setup.api, budget, slots)
+
+    def _fault_details(self, actions: Actions, views: DataViews) -> FaultDetails:
+        details = super()._fault_details(actions, views)
+        return PartDetails.of(details, self.slots.start)
+
+
+class LocalPool:
+    """The pool of a worker's slots, and the sites in this worker by key."""
+
+    def __init__(self, worker: Worker, setup: LocalSetup) -> None:
         self._shard = worker.shard
-        self._executor = LocalExecutor(worker, assignment)
-        api = ApiOptions(wants_reset=setup.wants_reset, empty_finals=setup.empty_finals)
-        self.pool = Pool._over(
-            (
-                self._executor,
-                replace(setup.layout, num_envs=count),
-                [setup.spec] * count,
-                setup.spec,
-                worker.codecs,
-                self._executor.views,
-            ),
-            assignment,
-            setup.options,
-            api,
-            worker.job.slots,
-        )
-        dispatcher = self.pool._dispatcher
-        dispatcher.fault_details = PartDetails.of(
-            dispatcher.fault_details, worker.job.slots.start
-        )
+        self.pool = PartPool(worker, setup)
         self.sites: dict[int, Any] = {}
 
     @contextmanager
@@ -101,7 +108,7 @@ class LocalPool:
             pool._inbox.set_mailed_obs(range(state.count), call.obs)
         if call.lost is not None:
             pool._recovery.tell_lost(opened(call.lost))
-        with self._executor.in_charge():
+        with pool._executor.in_charge():
             try:
                 yield
             finally:

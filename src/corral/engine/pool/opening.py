@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from corral.core import EnvSpec
 from corral.engine.adapters.isolation import ISOLATION_KEY
@@ -16,9 +16,21 @@ from corral.engine.pool.fault_details import Neighbourhood
 from corral.engine.pool.options import ApiOptions, PoolOptions
 from corral.errors import FaultError, IsolationError
 
-# Workers that wait for their first command; the specs of the envs, and the one that
-# they agree on.
-OpenWorkers = tuple[Executor, Placement, list[EnvSpec], EnvSpec, Codecs, DataViews]
+
+@dataclass(frozen=True, slots=True)
+class OpenWorkers:
+    """Workers that wait for their first command.
+
+    Attributes:
+        specs, spec: Those of the envs, and the one that they agree on.
+    """
+
+    executor: Executor
+    layout: Placement
+    specs: list[EnvSpec]
+    spec: EnvSpec
+    codecs: Codecs
+    views: DataViews
 
 
 def open_workers(
@@ -32,12 +44,12 @@ def open_workers(
         if options.backend not in ("auto", "process") or given:
             raise
         apart = replace(options, workers=None, isolation="slot")
-        executor, layout, specs, spec, codecs, views = _open(assignment, apart, api)
-        declared = spec.metadata.get(ISOLATION_KEY)
+        opened = _open(assignment, apart, api)
+        declared = opened.spec.metadata.get(ISOLATION_KEY)
         said = f'metadata["{ISOLATION_KEY}"] is "{declared}"'
         saved = "`corral doctor --save` found that envs disturb each other"
         reason = f"one process per slot, since {said if declared else saved}"
-        return executor, replace(layout, reason=reason), specs, spec, codecs, views
+        return replace(opened, layout=replace(opened.layout, reason=reason))
 
 
 def _open(assignment: Assignment, options: PoolOptions, api: ApiOptions) -> OpenWorkers:
@@ -57,7 +69,7 @@ def _open(assignment: Assignment, options: PoolOptions, api: ApiOptions) -> Open
             spec = api.agree(specs)
             codecs = Codecs.of(spec)
             views = executor.bind(codecs)
-            return executor, layout, specs, spec, codecs, views
+            return OpenWorkers(executor, layout, specs, spec, codecs, views)
     except FaultError as error:
         complete = error_for(beside.with_rebuild_spec(error.fault))
         raise complete from complete.__cause__

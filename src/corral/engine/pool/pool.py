@@ -22,7 +22,7 @@ from corral.engine.faults.restart_limits import RestartBudget
 from corral.engine.keywords import check_callable, checked_keywords, is_number
 from corral.engine.layout.columns import Columns
 from corral.engine.layout.leaves import check_count
-from corral.engine.layout.plan import ROW_MASK
+from corral.engine.layout.plan import ROW_MASK, DataViews
 from corral.engine.pool.actions import Actions
 from corral.engine.pool.dispatch import Dispatcher
 from corral.engine.pool.fault_details import FaultDetails
@@ -192,25 +192,9 @@ class Pool(WorkersOwner):
             factories, budget, not api.bare_resets, api.first_slot
         )
         opened = open_workers(assignment, options, api)
-        with closed_on_error(opened[0]):
-            self._open(opened, assignment, options, api, budget)
-
-    @classmethod
-    def _over(
-        cls,
-        opened: OpenWorkers,
-        assignment: Assignment,
-        options: PoolOptions,
-        api: ApiOptions,
-        slots: range,
-    ) -> Pool:
-        """A pool over envs that another pool has built: these slots of it."""
-        pool = cls.__new__(cls)
-        pool._lifecycle = Lifecycle()
-        budget = RestartBudget(options.max_restarts, options.restarts_per_minute)
-        pool._open(opened, assignment, options, api, budget)
-        pool.slots = slots
-        return pool
+        with closed_on_error(opened.executor):
+            slots = range(assignment.slots)
+            self._open(opened, assignment, options, api, budget, slots)
 
     def _open(
         self,
@@ -219,8 +203,9 @@ class Pool(WorkersOwner):
         options: PoolOptions,
         api: ApiOptions,
         budget: RestartBudget,
+        slots: range,
     ) -> None:
-        self._api = api
+        self._options, self._api = options, api
         self._mode = mode_of(options.autoreset)
         self.autoreset = options.autoreset
         self.copy = options.copy
@@ -230,16 +215,16 @@ class Pool(WorkersOwner):
         self.close_timeout = float(options.close_timeout)
         self._assignment = assignment
         self.num_envs = assignment.slots
-        self.slots = range(self.num_envs)
-        self._connect(opened, options, budget)
+        self.slots = slots
+        self._connect(opened, budget)
         self._lifecycle.open()
 
-    def _connect(
-        self, opened: OpenWorkers, options: PoolOptions, budget: RestartBudget
-    ) -> None:
+    def _connect(self, opened: OpenWorkers, budget: RestartBudget) -> None:
         """Everything that works on the state, if the envs allow the options."""
-        executor, self.layout, self.specs, self.spec, codecs, self._views = opened
+        options, executor = self._options, opened.executor
+        codecs, views = opened.codecs, opened.views
         self._executor, self._codec = executor, codecs.action
+        self.layout, self.specs, self.spec = opened.layout, opened.specs, opened.spec
         self._batches: BatchedEnvs | None = None
         if options.batched:
             self._batches = BatchedEnvs(self.spec, executor.shards)
@@ -251,29 +236,31 @@ class Pool(WorkersOwner):
         self._run_delays = {pid: run_delay(pid) or 0.0 for pid in executor.pids()}
         self._stale_views = StaleViews()
         empty_finals = self._api.empty_finals and options.infos != "none"
-        columns = Columns(self._views.arena, self._views.presence)
+        columns = Columns(views.arena, views.presence)
         self._inbox = Inbox(codecs.obs, columns, empty_finals)
-        actions = Actions(codecs.action, self._views)
-        one_process = not executor.survives_deaths
-        details = FaultDetails(
-            self._assignment,
-            executor.shards,
-            one_process,
-            executor,
-            self._state,
-            actions,
-            self._views,
-        )
+        details = self._fault_details(Actions(codecs.action, views), views)
         self._recovery = Recovery(options, budget, self._inbox, details)
         self._dispatcher = Dispatcher(self._lifecycle, details, self._recovery)
         self._questions = Questions(self._dispatcher)
         self._receiver = Receiver(
             self._dispatcher,
             codecs.obs,
-            self._views,
+            views,
             self._inbox,
             self._stale_views,
             same_step=self._mode == SAME_STEP,
+        )
+
+    def _fault_details(self, actions: Actions, views: DataViews) -> FaultDetails:
+        """What completes the faults of these slots."""
+        return FaultDetails(
+            self._assignment,
+            self._executor.shards,
+            one_process=not self._executor.survives_deaths,
+            executor=self._executor,
+            state=self._state,
+            actions=actions,
+            views=views,
         )
 
     # Sending --------------------------------------------------------------------------
@@ -535,7 +522,8 @@ class Pool(WorkersOwner):
         self._lifecycle.check()
         slots = self._state.all
         rows = self._state.tickets_of(slots) & ROW_MASK
-        return self._inbox.assemble([a[rows, slots] for a in self._views.obs], slots)
+        obs = self._receiver.views.obs
+        return self._inbox.assemble([a[rows, slots] for a in obs], slots)
 
     # Both at once ---------------------------------------------------------------------
 

@@ -17,9 +17,9 @@ from __future__ import annotations
 
 import pickle
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain, count
 from time import monotonic, perf_counter
 from typing import Any
@@ -42,6 +42,30 @@ _KEYS = count()
 # By pool; workers drop the others.
 _IN_USE: weakref.WeakKeyDictionary[Lifecycle, weakref.WeakSet[Sites]]
 _IN_USE = weakref.WeakKeyDictionary()
+
+
+@dataclass(frozen=True, slots=True)
+class SiteContext:
+    """What a site knows of its worker beside the pool of its slots.
+
+    Attributes:
+        first_slot: The number of its first slot in seeds: in a cluster, the whole pool
+            is a part of it.
+        step_timeout: Seconds allowed for one step, or for one decision; None for any.
+        mark: Lets the parent see what the site does, from now on: ANSWERING or another
+            command of `layout.plan`.
+    """
+
+    first_slot: int
+    step_timeout: float | None
+    mark: Callable[[int], None]
+
+    @classmethod
+    def of(cls, pool: Pool) -> SiteContext:
+        """The context of the site that was given this pool."""
+        assignment = pool._assignment
+        first = assignment.options.first_slot + pool.slots.start
+        return cls(first, assignment.step_timeout, pool._executor.mark)
 
 
 class Sites:
@@ -338,8 +362,7 @@ class Sites:
     def _run_here(self) -> None:
         """Under `serial`, the site steps the pool itself."""
         self._lifecycle.state = OPEN
-        executor: Any = self._executor
-        executor.run_in_worker(self._answer_here)
+        self._executor.run_in_worker(self._answer_here)
 
     def _answer_here(self, worker: Worker) -> None:
         (call,) = self._pending.values()
