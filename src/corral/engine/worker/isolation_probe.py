@@ -18,9 +18,7 @@ from __future__ import annotations
 
 import builtins
 import copy
-import hashlib
 import importlib
-import pickle
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -33,6 +31,7 @@ import numpy as np
 
 from corral.engine.faults.process_usage import own_time
 from corral.engine.worker.commands import Job
+from corral.engine.worker.compared_values import Apart, differing, kept
 from corral.engine.worker.context import WorkerContext
 from corral.engine.worker.episode_plan import sampled_task
 from corral.engine.worker.forked_copies import Guard, guarded, no_guard
@@ -54,8 +53,6 @@ RECORDING_SECONDS = (0.06, 0.03, 0.02)
 TURN_LAG = 5
 # Turns that the others take between a close and the next constructor.
 LATER_ROUNDS = 2
-# Items of a list or array that are stored one by one; of a longer one, a digest.
-MAX_LISTED = 64
 # Entries that tell the time by their nature: Gymnasium's, Stable-Baselines3's.
 TIME_ENTRIES = ("info['episode']['t']",)
 
@@ -88,7 +85,7 @@ class SharingAnswer:
 
 # A method of a `ProbedEnv` and its argument: "reset", "step" or "cut".
 Turn = tuple[str, Any]
-# What it returned: place -> value, shortened.
+# What is kept of its result, by the names of its parts: obs, reward, ...
 Response = dict[str, Any]
 # The turns of one env, and what it returned.
 Recording = list[tuple[Turn, Response]]
@@ -399,24 +396,27 @@ def differences(
 ) -> list[Difference]:
     """Have an env take a turn again; where it did something else, if it did."""
     command, then = recording[turn]
-    _, now = take_turn(guest, command)
-    places = tuple(
-        place
-        for place in ({**now, **then} if now != then else ())
-        if not place.startswith(TIME_ENTRIES) and now.get(place) != then.get(place)
-    )
-    if not places:
+    apart = unequal(take_turn(guest, command)[1], then)
+    if not apart:
         return []
-    kind, first = command[0], places[0]
+    kind, (where, what, together, alone) = command[0], apart[0]
     count = sum(one[0] == kind for one, _ in recording[:turn]) + (kind == "step")
-    together, alone = now.get(first), then.get(first)
-    values = f"{first} is {together!s:.60} together and {alone!s:.60} alone"
-    if isinstance(together, bytes) or isinstance(alone, bytes):
-        values = f"{first} differs"
+    values = f"{where} {what} {together} together and {alone} alone"
+    if not (together and alone):
+        values = f"{where} differs"
+    places = tuple(one.place for one in apart)
     return [Difference(place, turn, places, f"{name}, {kind} {count}: {values}")]
 
 
-# What an env returned, in short -------------------------------------------------------
+def unequal(now: Response, then: Response) -> list[Apart]:
+    """Where an env returned something else than then, but for the time."""
+    return [
+        one
+        for name in then
+        for one in differing(name, now[name], then[name])
+        if not one.place.startswith(TIME_ENTRIES)
+    ]
+
 
 RESULT_PARTS = {
     "reset": ("obs", "info"),
@@ -426,38 +426,8 @@ RESULT_PARTS = {
 
 
 def take_turn(guest: ProbedEnv, turn: Turn) -> tuple[Any, Response]:
-    """Have an env take a turn; returns its result, as it is and in short."""
+    """Have an env take a turn; returns its result, and what is kept of it."""
     outcome = getattr(guest, turn[0])(turn[1])
-    found: Response = {}
     parts = RESULT_PARTS[turn[0]]
-    for name, value in zip(parts, outcome if parts else (), strict=True):
-        _flatten(name, value, found)
-    return outcome, found
-
-
-def _flatten(place: str, value: Any, found: Response) -> None:
-    is_array = isinstance(value, np.ndarray) and not value.dtype.hasobject
-    if is_array and value.size <= MAX_LISTED:
-        found[f"{place}.dtype"] = value.dtype.str
-        value = value.tolist()
-    is_dict = isinstance(value, dict)
-    if is_dict or (isinstance(value, (list, tuple)) and len(value) <= MAX_LISTED):
-        found[place] = len(value)
-        for key, part in value.items() if is_dict else enumerate(value):
-            _flatten(f"{place}[{key!r}]", part, found)
-    else:
-        found[place] = _short(value)
-
-
-def _short(value: Any) -> Any:
-    if value is None or isinstance(value, (bool, int, str)):
-        return value
-    if isinstance(value, (float, np.generic)):
-        return repr(value)
-    try:
-        is_array = isinstance(value, np.ndarray) and not value.dtype.hasobject
-        kind = (value.shape, value.dtype.str) if is_array else ()
-        data = value.tobytes() if is_array else pickle.dumps(value)
-    except Exception:
-        return type(value).__qualname__  # as much of it as can be compared
-    return hashlib.blake2b(repr(kind).encode() + data, digest_size=12).digest()
+    results = zip(parts, outcome if parts else (), strict=True)
+    return outcome, {name: kept(value) for name, value in results}

@@ -43,6 +43,7 @@ from corral.engine.worker.isolation_probe import (
     rounds,
     take_turn,
     timed_imports,
+    unequal,
 )
 from corral.engine.worker.serialization import dumps, opened
 from corral.engine.worker.shared_state import Snapshot
@@ -509,13 +510,16 @@ class Probe:
             now = self._by_factory(again)
         except Exception:
             return False
+
+        def is_repeated(one: Difference) -> bool:
+            """Whether it did as alone at one of the places where it did not beside."""
+            then = recordings[one.guest][one.turn][1]
+            apart = unequal(now[one.guest][one.turn], then)
+            elsewhere = tuple(other.place for other in apart)
+            return not all(place.startswith(elsewhere) for place in one.places)
+
         # Without a difference, one failed beside the other, and did not now.
-        return not found or any(
-            recordings[one.guest][one.turn][1].get(place)
-            == now[one.guest][one.turn].get(place)
-            for one in found
-            for place in one.places
-        )
+        return not found or any(map(is_repeated, found))
 
 
 def _known_sharing(first: ProbedEnv, job: Job) -> SharingAnswer | None:

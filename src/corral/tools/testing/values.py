@@ -8,7 +8,7 @@ import numpy as np
 from gymnasium import spaces
 
 from corral.engine.tree import by_space
-from corral.tools.doctor.differences import difference
+from corral.engine.worker.compared_values import difference
 
 Space = spaces.Space[Any]
 # Spaces whose values are one array, of the space's own dtype.
