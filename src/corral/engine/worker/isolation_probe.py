@@ -67,6 +67,7 @@ class SharingAnswer:
         seen: Whether a trial found it; else the env declares it, or a saved verdict.
         step_time: Seconds per step, if any was taken.
         computing: The fraction of it that needs a core.
+        thread_gain: How many times as much two threads do as one, if that was measured.
         forks: Whether an env forked this process: copies of the caller would continue.
         sources: Path -> digest of the source text that the answer is true for.
         difference: Which env did something else than alone, if one did.
@@ -78,6 +79,7 @@ class SharingAnswer:
     seen: bool = True
     step_time: float = 0.0
     computing: float = 1.0
+    thread_gain: float = 1.0
     forks: bool = False
     sources: dict[str, str] = field(default_factory=dict)
     difference: str = ""

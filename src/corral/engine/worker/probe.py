@@ -192,6 +192,7 @@ class Probe:
             sources=self._sources,
             step_time=measured.step_time,
             computing=measured.computing,
+            thread_gain=measured.thread_gain,
         )
         left = not kept and bool(listed_children("self"))
         return replace(measured, sharing=sharing, forks=forks, kept=kept, left=left)
