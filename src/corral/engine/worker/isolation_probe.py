@@ -10,8 +10,8 @@ Each env gets the seeds and actions of its recording and has to return the same:
 observation, reward, flags and infos. A recording has two episode ends. Where none comes
 soon, the probe shortens the env's TimeLimit, or resets the env early.
 
-Pools ask before they place their slots, and so does `corral doctor`. Its replay of a
-fault has the envs take the turns that they took then by `rounds`, too.
+Pools ask before they place their slots, and so does `corral doctor`. In the replay of a
+fault the envs repeat their saved actions by the same `rounds`, until one fails.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ import copy
 import importlib
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from itertools import cycle
-from typing import Any
+from itertools import cycle, zip_longest
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -37,6 +37,8 @@ from corral.engine.worker.episode_plan import sampled_task
 from corral.engine.worker.forked_copies import Guard, guarded, no_guard
 from corral.engine.worker.shard_envs import ShardEnvs
 from corral.engine.worker.shared_state import advanced_generators, generator_states
+
+T = TypeVar("T")
 
 # The key of an env's metadata that declares that its steps release the GIL.
 THREADS_KEY = "corral.threads"
@@ -87,6 +89,10 @@ class SharingAnswer:
 
 # A method of a `ProbedEnv` and its argument: "reset", "step" or "cut".
 Turn = tuple[str, Any]
+# What an env does in a trial: "build", "close" or "turn", and which of its turns.
+Event = tuple[str, int]
+BUILD: Event = ("build", 0)
+CLOSE: Event = ("close", 0)
 # What is kept of its result, by the names of its parts: obs, reward, ...
 Response = dict[str, Any]
 # The turns of one env, and what it returned.
@@ -354,35 +360,41 @@ def _recorded(guest: ProbedEnv, found: Recording, turn: Turn) -> Any:
 # Together -----------------------------------------------------------------------------
 
 
-def rounds(
-    recordings: Sequence[Sequence[Any]], later: bool = False, lag: int = TURN_LAG
-) -> Iterator[tuple[str, int, int]]:
-    """The order in which envs are built, closed, and take the turns of a recording.
+def rounds(lives: Iterable[Iterable[T | None]]) -> Iterator[tuple[int, T]]:
+    """All that some envs do, in order: one thing each in every round.
 
     Args:
-        recordings: what each env did.
-        later: whether the first is built once more when it was closed.
-        lag: how many turns each is behind the one before it.
+        lives: what each does, one after the other; None: it waits for a round.
 
     Yields:
-        ("build" | "close" | "turn", the env's place, its turn)
+        the env's place, what it does
     """
-    count = len(recordings)
-    starts = [lag * place for place in range(count)]
-    lengths = [len(one) for one in recordings]
-    closing = max(lengths) + starts[-1] - lag
+    for done in zip_longest(*lives):
+        for place, one in enumerate(done):
+            if one is not None:
+                yield place, one
+
+
+def lives_of(
+    recordings: Sequence[Recording], later: bool = False
+) -> list[list[Event | None]]:
+    """What envs do in a trial.
+
+    Args:
+        recordings: what each did alone.
+        later: whether the first is built once more when it was closed.
+    """
+    turns = [[("turn", turn) for turn in range(len(one))] for one in recordings]
+    lives: list[list[Event | None]] = [
+        [BUILD, *[None] * TURN_LAG * place, *own] for place, own in enumerate(turns)
+    ]
+    # The last one still has some turns to take then.
+    closing = max(map(len, turns)) + TURN_LAG * (len(turns) - 2) + 1
+    lives[0] += [*[None] * (closing - len(lives[0])), CLOSE]
     if later:
-        starts.append(closing + LATER_ROUNDS)
-        lengths.append(lengths[0])
-    yield from (("build", place, 0) for place in range(count))
-    for number in range(max(closing + lag, starts[-1] + lengths[-1])):
-        if number == closing:
-            yield "close", 0, 0
-        if later and number == starts[-1]:
-            yield "build", count, 0
-        for place, (length, start) in enumerate(zip(lengths, starts, strict=True)):
-            if start <= number < start + length:
-                yield "turn", place, number - start
+        waiting = [None] * (closing + LATER_ROUNDS - 1)
+        lives.append([*waiting, BUILD, *turns[0]])
+    return lives
 
 
 def guest_name(place: int, count: int) -> str:

@@ -39,6 +39,7 @@ from corral.engine.worker.isolation_probe import (
     StepTimes,
     differences,
     guest_name,
+    lives_of,
     record,
     rounds,
     take_turn,
@@ -373,7 +374,8 @@ class Probe:
         guests: list[ProbedEnv] = []
         count = len(recordings)
         try:
-            for what, place, turn in rounds(recordings, self.question.thorough):
+            lives = lives_of(recordings, self.question.thorough)
+            for place, (what, turn) in rounds(lives):
                 if what == "build":
                     guests.append(self._beside(place % count, guests))
                 elif what == "close":
