@@ -62,4 +62,4 @@ def test_the_first_difference_is_told_in_words(one, other, said):
 
 def test_of_a_digest_only_the_place_is_told():
     (apart,) = differing("obs", kept(LONG), kept(LONG[::-1]))
-    assert apart == ("obs", "is", "", "")
+    assert apart == ("obs", "differs", "", "")

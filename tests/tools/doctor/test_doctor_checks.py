@@ -26,8 +26,12 @@ from corral.tools.doctor.checks import (
     repeating,
     results,
 )
-from corral.tools.doctor.differences import first_difference
-from corral.tools.doctor.driver import EnvResponse, EpisodeDriver, run_alone
+from corral.tools.doctor.driver import (
+    EnvResponse,
+    EpisodeDriver,
+    first_difference,
+    run_alone,
+)
 from corral.tools.doctor.examination import recommend, subject_for
 from corral.tools.doctor.report import Finding
 from corral.tools.doctor.subject import profile_of

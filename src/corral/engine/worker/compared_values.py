@@ -24,14 +24,7 @@ class Digest(bytes):
 
 
 class Apart(NamedTuple):
-    """A place where two values differ.
-
-    Attributes:
-        place: Within the values: `obs['arm'][3]`.
-        what: "is", "has keys" or "has length".
-        one: What one of them has there, in words; "" for a digest.
-        other: What the other has.
-    """
+    """A place where two values differ: `obs[3]`, "is", and both; or it "differs"."""
 
     place: str
     what: str
@@ -71,6 +64,7 @@ def difference(path: str, one: Any, other: Any) -> str:
 
 def differing(path: str, one: Any, other: Any) -> Iterator[Apart]:
     """Every place where two values do not have the same bits."""
+    parts: list[tuple[str, Any, Any]] = []
     if isinstance(one, dict) and isinstance(other, dict):
         if one.keys() != other.keys():
             yield Apart(path, "has keys", _shown(list(one)), _shown(list(other)))
@@ -81,15 +75,18 @@ def differing(path: str, one: Any, other: Any) -> Iterator[Apart]:
             yield Apart(path, "has length", str(len(one)), str(len(other)))
         pairs = zip(one, other, strict=False)
         parts = [(f"{path}[{place}]", *pair) for place, pair in enumerate(pairs)]
-    else:
-        arrays = [np.asarray(v) for v in (one, other) if isinstance(v, _NUMBERS)]
-        if len(arrays) == 2 and not any(array.dtype.hasobject for array in arrays):
-            yield from _differing_numbers(path, *arrays)
-        elif not _is_equal(one, other):
-            yield Apart(path, "is", _shown(one), _shown(other))
-        return
+    elif _is_numeric(one) and _is_numeric(other):
+        yield from _differing_numbers(path, np.asarray(one), np.asarray(other))
+    elif not _is_equal(one, other):
+        is_digest = isinstance(one, Digest) or isinstance(other, Digest)
+        shown = ("differs", "", "") if is_digest else ("is", _shown(one), _shown(other))
+        yield Apart(path, *shown)
     for part in parts:
         yield from differing(*part)
+
+
+def _is_numeric(value: Any) -> bool:
+    return isinstance(value, _NUMBERS) and not np.asarray(value).dtype.hasobject
 
 
 def _differing_numbers(path: str, one: Any, other: Any) -> Iterator[Apart]:
@@ -97,16 +94,16 @@ def _differing_numbers(path: str, one: Any, other: Any) -> Iterator[Apart]:
         kinds = (f"{array.dtype} {array.shape}" for array in (one, other))
         yield Apart(path, "is", *kinds)
     elif one.tobytes() != other.tobytes():
-        for number, pair in enumerate(zip(one.flat, other.flat, strict=True)):
-            if pair[0].tobytes() == pair[1].tobytes():
+        for place in np.ndindex(one.shape):
+            if one[place].tobytes() == other[place].tobytes():
                 continue
-            place = ", ".join(str(int(n)) for n in np.unravel_index(number, one.shape))
-            values = [part.item() for part in pair]
+            index = f"[{', '.join(map(str, place))}]" if place else ""
+            values = [array[place].item() for array in (one, other)]
             # As many digits as it takes to tell them apart.
             shown = [f"{v:.4g}" if isinstance(v, float) else repr(v) for v in values]
             if shown[0] == shown[1]:
-                shown = [repr(value) for value in values]
-            yield Apart(f"{path}[{place}]" if place else path, "is", *shown)
+                shown = list(map(repr, values))
+            yield Apart(path + index, "is", *shown)
 
 
 def _is_equal(one: Any, other: Any) -> bool:
@@ -120,8 +117,6 @@ def _is_equal(one: Any, other: Any) -> bool:
 
 
 def _shown(value: Any) -> str:
-    if isinstance(value, Digest):
-        return ""
     try:
         return f"{value!r:.60}"
     except Exception:  # its own __repr__ failed

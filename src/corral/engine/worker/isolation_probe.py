@@ -89,10 +89,8 @@ class SharingAnswer:
 
 # A method of a `ProbedEnv` and its argument: "reset", "step" or "cut".
 Turn = tuple[str, Any]
-# What an env does in a trial: "build", "close" or "turn", and which of its turns.
-Event = tuple[str, int]
-BUILD: Event = ("build", 0)
-CLOSE: Event = ("close", 0)
+# What an env does in the rounds of a trial: "build", "close" or "turn", and which turn.
+Life = list[tuple[str, int] | None]
 # What is kept of its result, by the names of its parts: obs, reward, ...
 Response = dict[str, Any]
 # The turns of one env, and what it returned.
@@ -361,39 +359,25 @@ def _recorded(guest: ProbedEnv, found: Recording, turn: Turn) -> Any:
 
 
 def rounds(lives: Iterable[Iterable[T | None]]) -> Iterator[tuple[int, T]]:
-    """All that some envs do, in order: one thing each in every round.
-
-    Args:
-        lives: what each does, one after the other; None: it waits for a round.
-
-    Yields:
-        the env's place, what it does
-    """
+    """The place of an env and what it does, round by round; None: it waits."""
     for done in zip_longest(*lives):
         for place, one in enumerate(done):
             if one is not None:
                 yield place, one
 
 
-def lives_of(
-    recordings: Sequence[Recording], later: bool = False
-) -> list[list[Event | None]]:
-    """What envs do in a trial.
-
-    Args:
-        recordings: what each did alone.
-        later: whether the first is built once more when it was closed.
-    """
-    turns = [[("turn", turn) for turn in range(len(one))] for one in recordings]
-    lives: list[list[Event | None]] = [
-        [BUILD, *[None] * TURN_LAG * place, *own] for place, own in enumerate(turns)
-    ]
-    # The last one still has some turns to take then.
-    closing = max(map(len, turns)) + TURN_LAG * (len(turns) - 2) + 1
-    lives[0] += [*[None] * (closing - len(lives[0])), CLOSE]
+def lives_of(recordings: Sequence[Recording], later: bool) -> list[Life]:
+    """What envs do in a trial; `later`: the first is built again once it was closed."""
+    lives: list[Life] = []
+    for place, recording in enumerate(recordings):
+        turns = [("turn", turn) for turn in range(len(recording))]
+        lives.append([("build", 0), *[None] * TURN_LAG * place, *turns])
+    # Before the last turns of the env that began last.
+    closing = max(map(len, recordings)) + TURN_LAG * (len(recordings) - 2) + 1
+    again = lives[0][:]
+    lives[0] += [*[None] * (closing - len(again)), ("close", 0)]
     if later:
-        waiting = [None] * (closing + LATER_ROUNDS - 1)
-        lives.append([*waiting, BUILD, *turns[0]])
+        lives.append([*[None] * (closing + LATER_ROUNDS - 1), *again])
     return lives
 
 
@@ -406,20 +390,20 @@ def guest_name(place: int, count: int) -> str:
 
 
 def differences(
-    guest: ProbedEnv, place: int, name: str, recording: Recording, turn: int
+    guest: ProbedEnv, place: int, recordings: list[Recording], turn: int
 ) -> list[Difference]:
     """Have an env take a turn again; where it did something else, if it did."""
+    number, name = place % len(recordings), guest_name(place, len(recordings))
+    recording = recordings[number]
     command, then = recording[turn]
     apart = unequal(take_turn(guest, command)[1], then)
     if not apart:
         return []
     kind, (where, what, together, alone) = command[0], apart[0]
     count = sum(one[0] == kind for one, _ in recording[:turn]) + (kind == "step")
-    values = f"{where} {what} {together} together and {alone} alone"
-    if not (together and alone):
-        values = f"{where} differs"
+    how = f"{what} {together} together and {alone} alone" if together else what
     places = tuple(one.place for one in apart)
-    return [Difference(place, turn, places, f"{name}, {kind} {count}: {values}")]
+    return [Difference(number, turn, places, f"{name}, {kind} {count}: {where} {how}")]
 
 
 def unequal(now: Response, then: Response) -> list[Apart]:

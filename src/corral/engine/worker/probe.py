@@ -375,21 +375,20 @@ class Probe:
         count = len(recordings)
         try:
             lives = lives_of(recordings, self.question.thorough)
-            for place, (what, turn) in rounds(lives):
-                if what == "build":
+            for place, (event, turn) in rounds(lives):
+                if event == "build":
                     guests.append(self._beside(place % count, guests))
-                elif what == "close":
+                elif event == "close":
                     self._after = self._snapshot(self._before)
                     guests[0].close()
                 else:
                     self._check_time()
-                    name, number = guest_name(place, count), place % count
-                    again = (guests[place], number, name, recordings[number], turn)
                     try:
-                        found += differences(*again)
+                        found += differences(guests[place], place, recordings, turn)
                     except Exception as error:
-                        (call, _), _ = recordings[number][turn]
-                        raise GuestFailed(f"{name} fails in {call}()") from error
+                        (call, _), _ = recordings[place % count][turn]
+                        what = f"{guest_name(place, count)} fails in {call}()"
+                        raise GuestFailed(what) from error
                     if found and not found[-1].in_infos_alone:
                         break
             return found
@@ -418,9 +417,8 @@ class Probe:
             if guest:
                 begun.wait(self.question.limit)
             found: list[Difference] = []
-            name, recording = guest_name(guest, guest + 1), recordings[guest]
-            for turn in range(len(recording)):
-                found += differences(pairs[guest][1], guest, name, recording, turn)
+            for turn in range(len(recordings[guest])):
+                found += differences(pairs[guest][1], guest, recordings, turn)
                 begun.set()
             return found
 
@@ -516,10 +514,9 @@ class Probe:
 
         def is_repeated(one: Difference) -> bool:
             """Whether it did as alone at one of the places where it did not beside."""
-            then = recordings[one.guest][one.turn][1]
-            apart = unequal(now[one.guest][one.turn], then)
-            elsewhere = tuple(other.place for other in apart)
-            return not all(place.startswith(elsewhere) for place in one.places)
+            alone = recordings[one.guest][one.turn][1], now[one.guest][one.turn]
+            random = tuple(other.place for other in unequal(*alone))
+            return not all(place.startswith(random) for place in one.places)
 
         # Without a difference, one failed beside the other, and did not now.
         return not found or any(map(is_repeated, found))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -33,12 +32,12 @@ def check_isolation(subject: Subject) -> Finding:
     """A process each, which is the remedy; then several in one."""
     steps = subject.profile.steps
     subject.ask_all(run_alone, [(subject.seed, slot, steps, True) for slot in range(3)])
-    found = _judged(subject, _tried(subject, isolate_rng=True))
+    found = _judged(subject, _tried(subject))
     subject.shares = found.severity in ("ok", "note")
     return found
 
 
-def _tried(subject: Subject, isolate_rng: bool, threads: bool = False) -> SharingAnswer:
+def _tried(subject: Subject, threads: bool = False) -> SharingAnswer:
     """What a probe finds out about two of these envs."""
     factory = subject.factory
     if subject.profile.kind != "gymnasium":
@@ -46,13 +45,11 @@ def _tried(subject: Subject, isolate_rng: bool, threads: bool = False) -> Sharin
     assignment = Assignment(
         factories=[factory] * 2,
         shards=[range(2)],
-        options=ShardOptions(subject.seed, isolate_rng=isolate_rng),
+        options=ShardOptions(subject.seed, isolate_rng=not threads),
         worker_init=partial(write_output_to, os.devnull),
     )
-    asked = ProbeRequest(limit=subject.seconds, thorough=True)
-    if threads:
-        seconds = GAIN_SECONDS if usable_cores() > 1 else 0.0
-        asked = replace(asked, threads=True, seconds=seconds)
+    timed = GAIN_SECONDS if threads and usable_cores() > 1 else 0.0
+    asked = ProbeRequest(timed, limit=subject.seconds, thorough=True, threads=threads)
     return try_sharing(assignment, [0, 1], asked)
 
 
@@ -128,7 +125,7 @@ def check_threads(subject: Subject) -> Finding:
             NOT_THREADS,
             data=data,
         )
-    answer = _tried(subject, isolate_rng=False, threads=True)
+    answer = _tried(subject, threads=True)
     declared = bool(subject.profile.metadata.get(THREADS_KEY))
     if answer.safe or answer.reason.startswith(UNREAD_REASON):
         return _gain(answer, declared, "did the same as alone")
