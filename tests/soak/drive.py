@@ -16,10 +16,10 @@ import numpy as np
 
 from corral.core import Autoreset, Step
 from corral.engine.pool import Pool
+from corral.engine.worker.compared_values import difference
 from corral.errors import Fault, FaultError
 from corral.tools.testing.answers import ACTIONS
 from corral.tools.testing.referee import Referee
-from corral.tools.testing.values import same
 from tests.soak.explanations import Explanations
 from tests.soak.orders import ORDERS
 
@@ -217,7 +217,7 @@ class Drive:
         if self._style.copy:
             return
         views, values = self._kept
-        if views is not None and not same(views, values):
+        if views is not None and difference("", views, values):
             self.mistakes.append("what views showed has changed under the caller")
         self._kept = step.obs, _copied(step.obs)
 

@@ -25,10 +25,13 @@ from corral.tools.doctor.checks import (
     display,
     repeating,
     results,
-    sharing,
 )
-from corral.tools.doctor.differences import first_difference
-from corral.tools.doctor.driver import EnvResponse, EpisodeDriver, run_alone
+from corral.tools.doctor.driver import (
+    EnvResponse,
+    EpisodeDriver,
+    first_difference,
+    run_alone,
+)
 from corral.tools.doctor.examination import recommend, subject_for
 from corral.tools.doctor.report import Finding
 from corral.tools.doctor.subject import profile_of
@@ -307,7 +310,8 @@ def test_an_env_that_waits_is_recommended_a_thread_for_each():
     subject = subject_for(bad.Waits)
     subject._profile = profile_of(EpisodeDriver(bad.Waits, 0), 1)
     subject.cost = cost.measure_cost(bad.Waits, 0)
-    gain = sharing.measure_gain(bad.Waits, 0)
+    (finding,) = found(bad.Waits, "threads")
+    gain = finding.data["gain"]
     assert gain > 1.0
     shares = Finding("isolation", "ok", "", data={"isolation": "shared"})
     for safe, kind in ((True, "threads"), (False, "processes")):

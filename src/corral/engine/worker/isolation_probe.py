@@ -10,34 +10,35 @@ Each env gets the seeds and actions of its recording and has to return the same:
 observation, reward, flags and infos. A recording has two episode ends. Where none comes
 soon, the probe shortens the env's TimeLimit, or resets the env early.
 
-Pools ask before they place their slots, and so does `corral doctor`. Its replay of a
-fault has the envs take the turns that they took then by `rounds`, too.
+Pools ask before they place their slots, and so does `corral doctor`. In the replay of a
+fault the envs repeat their saved actions by the same `rounds`, until one fails.
 """
 
 from __future__ import annotations
 
 import builtins
 import copy
-import hashlib
 import importlib
-import pickle
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from itertools import cycle
-from typing import Any
+from itertools import cycle, zip_longest
+from typing import Any, TypeVar
 
 import numpy as np
 
 from corral.engine.faults.process_usage import own_time
 from corral.engine.worker.commands import Job
+from corral.engine.worker.compared_values import Apart, differing, kept
 from corral.engine.worker.context import WorkerContext
 from corral.engine.worker.episode_plan import sampled_task
 from corral.engine.worker.forked_copies import Guard, guarded, no_guard
 from corral.engine.worker.shard_envs import ShardEnvs
 from corral.engine.worker.shared_state import advanced_generators, generator_states
+
+T = TypeVar("T")
 
 # The key of an env's metadata that declares that its steps release the GIL.
 THREADS_KEY = "corral.threads"
@@ -54,8 +55,6 @@ RECORDING_SECONDS = (0.06, 0.03, 0.02)
 TURN_LAG = 5
 # Turns that the others take between a close and the next constructor.
 LATER_ROUNDS = 2
-# Items of a list or array that are stored one by one; of a longer one, a digest.
-MAX_LISTED = 64
 # Entries that tell the time by their nature: Gymnasium's, Stable-Baselines3's.
 TIME_ENTRIES = ("info['episode']['t']",)
 
@@ -70,6 +69,7 @@ class SharingAnswer:
         seen: Whether a trial found it; else the env declares it, or a saved verdict.
         step_time: Seconds per step, if any was taken.
         computing: The fraction of it that needs a core.
+        thread_gain: How many times as much two threads do as one, if that was measured.
         forks: Whether an env forked this process: copies of the caller would continue.
         sources: Path -> digest of the source text that the answer is true for.
         difference: Which env did something else than alone, if one did.
@@ -81,6 +81,7 @@ class SharingAnswer:
     seen: bool = True
     step_time: float = 0.0
     computing: float = 1.0
+    thread_gain: float = 1.0
     forks: bool = False
     sources: dict[str, str] = field(default_factory=dict)
     difference: str = ""
@@ -88,7 +89,9 @@ class SharingAnswer:
 
 # A method of a `ProbedEnv` and its argument: "reset", "step" or "cut".
 Turn = tuple[str, Any]
-# What it returned: place -> value, shortened.
+# What an env does in the rounds of a trial: "build", "close" or "turn", and which turn.
+Life = list[tuple[str, int] | None]
+# What is kept of its result, by the names of its parts: obs, reward, ...
 Response = dict[str, Any]
 # The turns of one env, and what it returned.
 Recording = list[tuple[Turn, Response]]
@@ -355,35 +358,27 @@ def _recorded(guest: ProbedEnv, found: Recording, turn: Turn) -> Any:
 # Together -----------------------------------------------------------------------------
 
 
-def rounds(
-    recordings: Sequence[Sequence[Any]], later: bool = False, lag: int = TURN_LAG
-) -> Iterator[tuple[str, int, int]]:
-    """The order in which envs are built, closed, and take the turns of a recording.
+def rounds(lives: Iterable[Iterable[T | None]]) -> Iterator[tuple[int, T]]:
+    """The place of an env and what it does, round by round; None: it waits."""
+    for done in zip_longest(*lives):
+        for place, one in enumerate(done):
+            if one is not None:
+                yield place, one
 
-    Args:
-        recordings: what each env did.
-        later: whether the first is built once more when it was closed.
-        lag: how many turns each is behind the one before it.
 
-    Yields:
-        ("build" | "close" | "turn", the env's place, its turn)
-    """
-    count = len(recordings)
-    starts = [lag * place for place in range(count)]
-    lengths = [len(one) for one in recordings]
-    closing = max(lengths) + starts[-1] - lag
+def lives_of(recordings: Sequence[Recording], later: bool) -> list[Life]:
+    """What envs do in a trial; `later`: the first is built again once it was closed."""
+    lives: list[Life] = []
+    for place, recording in enumerate(recordings):
+        turns = [("turn", turn) for turn in range(len(recording))]
+        lives.append([("build", 0), *[None] * TURN_LAG * place, *turns])
+    # Before the last turns of the env that began last.
+    closing = max(map(len, recordings)) + TURN_LAG * (len(recordings) - 2) + 1
+    again = lives[0][:]
+    lives[0] += [*[None] * (closing - len(again)), ("close", 0)]
     if later:
-        starts.append(closing + LATER_ROUNDS)
-        lengths.append(lengths[0])
-    yield from (("build", place, 0) for place in range(count))
-    for number in range(max(closing + lag, starts[-1] + lengths[-1])):
-        if number == closing:
-            yield "close", 0, 0
-        if later and number == starts[-1]:
-            yield "build", count, 0
-        for place, (length, start) in enumerate(zip(lengths, starts, strict=True)):
-            if start <= number < start + length:
-                yield "turn", place, number - start
+        lives.append([*[None] * (closing + LATER_ROUNDS - 1), *again])
+    return lives
 
 
 def guest_name(place: int, count: int) -> str:
@@ -395,28 +390,31 @@ def guest_name(place: int, count: int) -> str:
 
 
 def differences(
-    guest: ProbedEnv, place: int, name: str, recording: Recording, turn: int
+    guest: ProbedEnv, place: int, recordings: list[Recording], turn: int
 ) -> list[Difference]:
     """Have an env take a turn again; where it did something else, if it did."""
+    number, name = place % len(recordings), guest_name(place, len(recordings))
+    recording = recordings[number]
     command, then = recording[turn]
-    _, now = take_turn(guest, command)
-    places = tuple(
-        place
-        for place in ({**now, **then} if now != then else ())
-        if not place.startswith(TIME_ENTRIES) and now.get(place) != then.get(place)
-    )
-    if not places:
+    apart = unequal(take_turn(guest, command)[1], then)
+    if not apart:
         return []
-    kind, first = command[0], places[0]
+    kind, (where, what, together, alone) = command[0], apart[0]
     count = sum(one[0] == kind for one, _ in recording[:turn]) + (kind == "step")
-    together, alone = now.get(first), then.get(first)
-    values = f"{first} is {together!s:.60} together and {alone!s:.60} alone"
-    if isinstance(together, bytes) or isinstance(alone, bytes):
-        values = f"{first} differs"
-    return [Difference(place, turn, places, f"{name}, {kind} {count}: {values}")]
+    how = f"{what} {together} together and {alone} alone" if together else what
+    places = tuple(one.place for one in apart)
+    return [Difference(number, turn, places, f"{name}, {kind} {count}: {where} {how}")]
 
 
-# What an env returned, in short -------------------------------------------------------
+def unequal(now: Response, then: Response) -> list[Apart]:
+    """Where an env returned something else than then, but for the time."""
+    return [
+        one
+        for name in then
+        for one in differing(name, now[name], then[name])
+        if not one.place.startswith(TIME_ENTRIES)
+    ]
+
 
 RESULT_PARTS = {
     "reset": ("obs", "info"),
@@ -426,38 +424,8 @@ RESULT_PARTS = {
 
 
 def take_turn(guest: ProbedEnv, turn: Turn) -> tuple[Any, Response]:
-    """Have an env take a turn; returns its result, as it is and in short."""
+    """Have an env take a turn; returns its result, and what is kept of it."""
     outcome = getattr(guest, turn[0])(turn[1])
-    found: Response = {}
     parts = RESULT_PARTS[turn[0]]
-    for name, value in zip(parts, outcome if parts else (), strict=True):
-        _flatten(name, value, found)
-    return outcome, found
-
-
-def _flatten(place: str, value: Any, found: Response) -> None:
-    is_array = isinstance(value, np.ndarray) and not value.dtype.hasobject
-    if is_array and value.size <= MAX_LISTED:
-        found[f"{place}.dtype"] = value.dtype.str
-        value = value.tolist()
-    is_dict = isinstance(value, dict)
-    if is_dict or (isinstance(value, (list, tuple)) and len(value) <= MAX_LISTED):
-        found[place] = len(value)
-        for key, part in value.items() if is_dict else enumerate(value):
-            _flatten(f"{place}[{key!r}]", part, found)
-    else:
-        found[place] = _short(value)
-
-
-def _short(value: Any) -> Any:
-    if value is None or isinstance(value, (bool, int, str)):
-        return value
-    if isinstance(value, (float, np.generic)):
-        return repr(value)
-    try:
-        is_array = isinstance(value, np.ndarray) and not value.dtype.hasobject
-        kind = (value.shape, value.dtype.str) if is_array else ()
-        data = value.tobytes() if is_array else pickle.dumps(value)
-    except Exception:
-        return type(value).__qualname__  # as much of it as can be compared
-    return hashlib.blake2b(repr(kind).encode() + data, digest_size=12).digest()
+    results = zip(parts, outcome if parts else (), strict=True)
+    return outcome, {name: kept(value) for name, value in results}

@@ -39,10 +39,12 @@ from corral.engine.worker.isolation_probe import (
     StepTimes,
     differences,
     guest_name,
+    lives_of,
     record,
     rounds,
     take_turn,
     timed_imports,
+    unequal,
 )
 from corral.engine.worker.serialization import dumps, opened
 from corral.engine.worker.shared_state import Snapshot
@@ -191,6 +193,7 @@ class Probe:
             sources=self._sources,
             step_time=measured.step_time,
             computing=measured.computing,
+            thread_gain=measured.thread_gain,
         )
         left = not kept and bool(listed_children("self"))
         return replace(measured, sharing=sharing, forks=forks, kept=kept, left=left)
@@ -371,21 +374,21 @@ class Probe:
         guests: list[ProbedEnv] = []
         count = len(recordings)
         try:
-            for what, place, turn in rounds(recordings, self.question.thorough):
-                if what == "build":
+            lives = lives_of(recordings, self.question.thorough)
+            for place, (event, turn) in rounds(lives):
+                if event == "build":
                     guests.append(self._beside(place % count, guests))
-                elif what == "close":
+                elif event == "close":
                     self._after = self._snapshot(self._before)
                     guests[0].close()
                 else:
                     self._check_time()
-                    name, number = guest_name(place, count), place % count
-                    again = (guests[place], number, name, recordings[number], turn)
                     try:
-                        found += differences(*again)
+                        found += differences(guests[place], place, recordings, turn)
                     except Exception as error:
-                        (call, _), _ = recordings[number][turn]
-                        raise GuestFailed(f"{name} fails in {call}()") from error
+                        (call, _), _ = recordings[place % count][turn]
+                        what = f"{guest_name(place, count)} fails in {call}()"
+                        raise GuestFailed(what) from error
                     if found and not found[-1].in_infos_alone:
                         break
             return found
@@ -414,9 +417,8 @@ class Probe:
             if guest:
                 begun.wait(self.question.limit)
             found: list[Difference] = []
-            name, recording = guest_name(guest, guest + 1), recordings[guest]
-            for turn in range(len(recording)):
-                found += differences(pairs[guest][1], guest, name, recording, turn)
+            for turn in range(len(recordings[guest])):
+                found += differences(pairs[guest][1], guest, recordings, turn)
                 begun.set()
             return found
 
@@ -509,13 +511,15 @@ class Probe:
             now = self._by_factory(again)
         except Exception:
             return False
+
+        def is_repeated(one: Difference) -> bool:
+            """Whether it did as alone at one of the places where it did not beside."""
+            alone = recordings[one.guest][one.turn][1], now[one.guest][one.turn]
+            random = tuple(other.place for other in unequal(*alone))
+            return not all(place.startswith(random) for place in one.places)
+
         # Without a difference, one failed beside the other, and did not now.
-        return not found or any(
-            recordings[one.guest][one.turn][1].get(place)
-            == now[one.guest][one.turn].get(place)
-            for one in found
-            for place in one.places
-        )
+        return not found or any(map(is_repeated, found))
 
 
 def _known_sharing(first: ProbedEnv, job: Job) -> SharingAnswer | None:

@@ -10,7 +10,7 @@ What it does depends on seed and slot alone, so two runs can be compared bit for
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,6 +20,7 @@ from gymnasium import Space
 
 from corral.engine.adapters import adapt
 from corral.engine.adapters.env_names import is_pettingzoo
+from corral.engine.worker.compared_values import difference
 from corral.engine.worker.isolated_rng import IsolatedRng
 from corral.engine.worker.seeds import (
     episode_seed,
@@ -29,6 +30,8 @@ from corral.engine.worker.seeds import (
 )
 from corral.engine.worker.step_results import five_of, two_of
 
+# What has to be equal. Infos may hold times and the like.
+FIELDS = ("obs", "reward", "terminated", "truncated")
 # Some envs take no larger seeds; the API check tries those.
 SMALL_SEED_RANGE = 0x7FFFFFFF
 
@@ -49,6 +52,17 @@ class EnvResponse:
     truncated: Any
     info: Any
     over: bool
+
+
+def first_difference(one: Sequence[EnvResponse], other: Sequence[EnvResponse]) -> str:
+    """In words; "" if there is none, as far as the shorter one goes."""
+    for ours, theirs in zip(one, other, strict=False):
+        if ours.what != theirs.what:
+            return f"{ours.what} came where {theirs.what} was"
+        for name in FIELDS:
+            if found := difference(name, getattr(ours, name), getattr(theirs, name)):
+                return f"{ours.what}: {found}"
+    return ""
 
 
 def kind_of(env: Any) -> str:

@@ -19,7 +19,7 @@ what both neighbours do together, is not repeated.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -86,7 +86,8 @@ class NeighbourCheck:
         )
 
 
-Turn = Callable[[], None]
+# What an env does, turn by turn; None: it waits.
+Life = list[Callable[[], None] | None]
 # One run for a worker: the episode, its neighbour's, the command that failed, steps
 # that the neighbour takes before, and arrays that were too big to be saved.
 Task = tuple[EpisodeRecord, EpisodeRecord | None, str, int, Any]
@@ -183,8 +184,9 @@ def _failure(task: Task) -> tuple[str, At] | None:
         try:
             worker.build()
             if command not in ("construct", "start"):
-                for whose, turn in _in_order(lives):
-                    acting = whose
+                envs = sorted(lives, key=lambda one: one.slot)
+                for place, turn in rounds(lives[one] for one in envs):
+                    acting = envs[place]
                     turn()
         except BaseException as error:
             if acting is not env:
@@ -195,24 +197,16 @@ def _failure(task: Task) -> tuple[str, At] | None:
     return None
 
 
-def _own_turns(env: SavedEnv, episode: EpisodeRecord, head_start: int) -> list[Turn]:
+def _own_turns(env: SavedEnv, episode: EpisodeRecord, head_start: int) -> Life:
     """What the slot that failed does."""
     steps = [partial(env.step, action) for action in episode.before or episode.actions]
     last = [env.reset] if episode.before else []
-    # In its first turns the other env takes its head start.
-    return [env.reset, *[lambda: None] * 2 * head_start, *steps, *last]
+    # It waits while the other env takes its head start.
+    return [env.reset, *[None] * 2 * head_start, *steps, *last]
 
 
-def _turns_beside(env: SavedEnv, episode: EpisodeRecord, head_start: int) -> list[Turn]:
+def _turns_beside(env: SavedEnv, episode: EpisodeRecord, head_start: int) -> Life:
     """What its neighbour does meanwhile."""
     steps = [partial(env.step, action) for action in episode.actions]
-    early: list[Turn] = [*steps[:1], env.reset]
+    early: Life = [*steps[:1], env.reset]
     return [env.reset, *early * head_start, *steps]
-
-
-def _in_order(lives: dict[SavedEnv, list[Turn]]) -> Iterator[tuple[SavedEnv, Turn]]:
-    """The turns of all envs, round by round, in the order of their slots."""
-    envs = sorted(lives, key=lambda env: env.slot)
-    for what, place, turn in rounds([lives[env] for env in envs], lag=0):
-        if what == "turn":
-            yield envs[place], lives[envs[place]][turn]

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from corral.core import Adapter
 from corral.engine.faults.report import error_for
 from corral.engine.layout.codec import codec_for
 from corral.engine.worker.commands import Ask
@@ -57,10 +56,9 @@ class SavedEnv:
         built = self._worker.shard.envs.adapters
         return self._adapter.env if self._place < len(built) else None
 
-    @cached_property
-    def _adapter(self) -> Adapter:
-        adapter: Adapter = self._worker.shard.envs.adapters[self._place]
-        return adapter
+    @property
+    def _adapter(self) -> Any:
+        return self._worker.shard.envs.adapters[self._place]
 
     def _begin(self, command: str, step: int = 0) -> None:
         self.at = (command, step)
@@ -76,8 +74,7 @@ class SavedEnv:
         self._begin("reset")
         episode, envs = self._episode, self._worker.shard.envs
         envs.reseed(self.slot, episode.seed)
-        with envs.randomness_of(self.slot):
-            result = self._adapter.reset(episode.seed, episode.options, episode.task)
+        result = envs.reset(self._place, episode.seed, episode.options, episode.task)
         self._look_at(*two_of(result))
         self._over = False
 

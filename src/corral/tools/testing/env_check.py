@@ -20,8 +20,7 @@ from corral.engine.pool import Pool
 from corral.engine.worker.letters import describe
 from corral.engine.worker.step_results import as_reward
 from corral.tools.doctor.checks import api, repeating, results
-from corral.tools.doctor.differences import first_difference
-from corral.tools.doctor.driver import EnvResponse, EpisodeDriver
+from corral.tools.doctor.driver import EnvResponse, EpisodeDriver, first_difference
 from corral.tools.doctor.report import SEVERITIES, Finding, Severity
 from corral.tools.doctor.subject import Measure, Subject
 from corral.tools.testing.report import Report, Skip, Warn, run_parts

@@ -22,10 +22,11 @@ from itertools import product
 from typing import Any
 
 from corral.core import Step
+from corral.engine.worker.compared_values import difference
 from corral.engine.worker.seeds import SeedDomain, episode_seed
 from corral.errors import Fault
 from corral.tools.testing.answers import FORMS, MEAN_LENGTH, Answer, KnownEpisode
-from corral.tools.testing.values import part_of, same
+from corral.tools.testing.values import part_of
 
 # Of one episode, that a seed is looked for among.
 MAX_RESTARTS = 40
@@ -268,5 +269,5 @@ class Referee:
 def _compare(row: Row, **expected: Any) -> None:
     """These values of a row have to be so, to the last bit."""
     for name, value in expected.items():
-        if not same(row[name], value):
+        if difference(name, row[name], value):
             raise Wrong(f"{name} is {row[name]!r:.200} instead of {value!r:.200}")

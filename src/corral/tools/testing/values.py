@@ -1,4 +1,4 @@
-"""Observations and actions as values: taken out of a batch, stored, compared."""
+"""Observations and actions as values: taken out of a batch, stored."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import numpy as np
 from gymnasium import spaces
 
 from corral.engine.tree import by_space
-from corral.tools.doctor.differences import difference
 
 Space = spaces.Space[Any]
 # Spaces whose values are one array, of the space's own dtype.
@@ -32,8 +31,3 @@ def stored(space: Space, value: Any) -> Any:
         return np.array(value, leaf.dtype) if isinstance(leaf, ARRAYS) else value
 
     return by_space(cast, space, value)
-
-
-def same(one: Any, other: Any) -> bool:
-    """Whether two values have the same bits."""
-    return not difference("", one, other)

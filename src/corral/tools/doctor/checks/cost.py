@@ -11,6 +11,7 @@ import numpy as np
 
 from corral.engine.faults.process_usage import own_time
 from corral.engine.layout.durations import duration_text
+from corral.engine.worker.probe import WAITING_CPU_SHARE
 from corral.tools.doctor.driver import EpisodeDriver
 from corral.tools.doctor.report import Finding, note, ok, warning
 from corral.tools.doctor.subject import EnvCost, Subject
@@ -84,7 +85,6 @@ def check_cost(subject: Subject) -> Iterator[Finding]:
 
 # Waiting: for real time to pass, for a server -----------------------------------------
 
-WAITING_CPU_SHARE = 0.5
 # Seconds of a step that are worth a look.
 LONG_STEP_SECONDS = 200e-6
 # Parameters that are true where a step lasts as long as in the real world.

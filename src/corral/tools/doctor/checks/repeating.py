@@ -8,10 +8,10 @@ from typing import Any
 
 from corral.engine.worker.seeds import disturbance_seed, seed_globals
 from corral.engine.worker.shared_state import advanced_generators, generator_states
-from corral.tools.doctor.differences import first_difference
 from corral.tools.doctor.driver import (
     EnvResponse,
     EpisodeDriver,
+    first_difference,
     own_generators,
     run_alone,
 )

@@ -13,8 +13,8 @@ from gymnasium import Space
 from gymnasium import spaces as kinds
 
 from corral.engine.pool import Pool
+from corral.engine.worker.compared_values import difference
 from corral.tools.doctor.checks.cost import pace
-from corral.tools.doctor.differences import difference
 from corral.tools.doctor.driver import EpisodeDriver, spaces_of
 from corral.tools.doctor.report import Finding, note, ok, problem, warning
 from corral.tools.doctor.subject import Subject

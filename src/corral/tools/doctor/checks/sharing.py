@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -17,8 +15,7 @@ from corral.engine.executors.process_sharing import NOT_REPEATABLE_REASON, try_s
 from corral.engine.worker.commands import ProbeRequest, ShardOptions
 from corral.engine.worker.isolation_probe import THREADS_KEY, SharingAnswer
 from corral.engine.worker.probe import FAILED_ONCE_REASON, UNREAD_REASON
-from corral.tools.doctor.checks.cost import pace
-from corral.tools.doctor.driver import EpisodeDriver, run_alone
+from corral.tools.doctor.driver import run_alone
 from corral.tools.doctor.report import Finding, note, ok, problem, warning
 from corral.tools.doctor.subject import Subject
 from corral.tools.output_file import write_output_to
@@ -35,12 +32,12 @@ def check_isolation(subject: Subject) -> Finding:
     """A process each, which is the remedy; then several in one."""
     steps = subject.profile.steps
     subject.ask_all(run_alone, [(subject.seed, slot, steps, True) for slot in range(3)])
-    found = _judged(subject, _tried(subject, isolate_rng=True))
+    found = _judged(subject, _tried(subject))
     subject.shares = found.severity in ("ok", "note")
     return found
 
 
-def _tried(subject: Subject, isolate_rng: bool, threads: bool = False) -> SharingAnswer:
+def _tried(subject: Subject, threads: bool = False) -> SharingAnswer:
     """What a probe finds out about two of these envs."""
     factory = subject.factory
     if subject.profile.kind != "gymnasium":
@@ -48,10 +45,11 @@ def _tried(subject: Subject, isolate_rng: bool, threads: bool = False) -> Sharin
     assignment = Assignment(
         factories=[factory] * 2,
         shards=[range(2)],
-        options=ShardOptions(subject.seed, isolate_rng=isolate_rng),
+        options=ShardOptions(subject.seed, isolate_rng=not threads),
         worker_init=partial(write_output_to, os.devnull),
     )
-    asked = ProbeRequest(limit=subject.seconds, thorough=True, threads=threads)
+    timed = GAIN_SECONDS if threads and usable_cores() > 1 else 0.0
+    asked = ProbeRequest(timed, limit=subject.seconds, thorough=True, threads=threads)
     return try_sharing(assignment, [0, 1], asked)
 
 
@@ -110,28 +108,11 @@ def _unsafe(subject: Subject, text: str) -> Finding:
 
 # Threads ------------------------------------------------------------------------------
 
-# Seconds of one turn, where the gain is measured.
-TURN_SECONDS = 0.1
-ROUNDS = 3
+# Seconds for measuring what threads gain.
+GAIN_SECONDS = 0.9
 # Times the work of one thread, from which on threads are recommended.
 WORTHWHILE_GAIN = 1.5
 NOT_THREADS = 'do not use backend="thread"; "auto" does not choose it either'
-
-
-def measure_gain(factory: Callable[[], Any], seed: int) -> float:
-    """How many times as much two threads do as one; the lowest of the rounds."""
-    drivers = [EpisodeDriver(factory, seed, slot) for slot in range(2)]
-    turns = [partial(pace, driver.advance, TURN_SECONDS) for driver in drivers]
-    gains = []
-    with ThreadPoolExecutor(len(turns)) as threads:
-        for _ in range(ROUNDS):
-            alone = [turn() for turn in turns]
-            both = [threads.submit(turn) for turn in turns]
-            pairs = zip(both, alone, strict=True)
-            gains.append(sum(turn.result() / one for turn, one in pairs))
-    for driver in drivers:
-        driver.close()
-    return min(gains)
 
 
 def check_threads(subject: Subject) -> Finding:
@@ -144,24 +125,24 @@ def check_threads(subject: Subject) -> Finding:
             NOT_THREADS,
             data=data,
         )
-    answer = _tried(subject, isolate_rng=False, threads=True)
+    answer = _tried(subject, threads=True)
     declared = bool(subject.profile.metadata.get(THREADS_KEY))
     if answer.safe or answer.reason.startswith(UNREAD_REASON):
-        return _gain(subject, declared, "did the same as alone")
+        return _gain(answer, declared, "did the same as alone")
     if answer.reason == NOT_REPEATABLE_REASON:
-        return _gain(subject, declared, "ran without an error")
+        return _gain(answer, declared, "ran without an error")
     text = f"two threads with an env each interfere with each other: {_reason(answer)}"
     if declared:
         return problem(text, f'remove "{THREADS_KEY}" from its metadata', data=data)
     return note(text, NOT_THREADS, data=data)
 
 
-def _gain(subject: Subject, declared: bool, did: str) -> Finding:
+def _gain(answer: SharingAnswer, declared: bool, did: str) -> Finding:
     text = f"two threads with an env each {did}"
     data: dict[str, Any] = {"threads": True}
     if usable_cores() < 2:
         return ok(text, data=data)
-    gain = data["gain"] = subject.ask(measure_gain, subject.seed)
+    gain = data["gain"] = answer.thread_gain
     text = f"{text}; two did {gain:.2f} times the work of one"
     if gain < WORTHWHILE_GAIN:
         return ok(f"{text}: its steps hold the GIL", data=data)

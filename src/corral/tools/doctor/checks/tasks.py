@@ -16,8 +16,7 @@ from corral.engine.adapters.task_delivery import (
     method_of,
 )
 from corral.engine.worker.seeds import seed_globals
-from corral.tools.doctor.differences import first_difference
-from corral.tools.doctor.driver import EnvResponse, EpisodeDriver
+from corral.tools.doctor.driver import EnvResponse, EpisodeDriver, first_difference
 from corral.tools.doctor.report import Finding, note, ok, warning
 from corral.tools.doctor.subject import Subject
 
