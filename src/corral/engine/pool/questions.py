@@ -16,7 +16,7 @@ from corral.engine.faults.report import error_for, one_error_for
 from corral.engine.pool.dispatch import Dispatcher
 from corral.engine.pool.fault_details import Asked
 from corral.engine.worker.commands import Ask, next_question_number
-from corral.errors import FaultError, OrderError, WorkerDied, WorkerHung
+from corral.errors import OrderError, WorkerDied, WorkerHung
 
 # Makes what a worker is asked from its slots.
 Payload = Callable[[list[int]], Any]
@@ -78,13 +78,10 @@ class Questions:
                 "something else since, or replaced; take the answers to a question "
                 "before you ask the next"
             )
-        try:
-            with self._losing_the_answer(question):
-                replies = executor.answers(question.by_worker, timeout)
-        except FaultError:
-            raise
-        except TimeoutError:
-            raise self._late(question, timeout) from None
+        with self._losing_the_answer(question):
+            replies = executor.answers(question.by_worker, timeout)
+        if replies is None:
+            raise self._late(question, timeout)
         completed = self.dispatcher.fault_details.of_exception
         faults = [
             completed(fault, question.to(fault.slot))

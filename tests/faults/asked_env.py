@@ -1,0 +1,47 @@
+"""An env with methods that end its process, or tell the caller's."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+KILL = 1
+
+
+class Asked(gymnasium.Env[Any, Any]):
+    """Counts its steps; ends its process when it is told to."""
+
+    observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (1,), np.float64)
+    action_space = gymnasium.spaces.Discrete(2)
+    tag = 7
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self._steps = 0
+        return np.zeros(1), {}
+
+    def step(self, action: Any) -> Any:
+        if action == KILL:
+            self.die()
+        self._steps += 1
+        return np.array([float(self._steps)]), 1.0, False, False, {}
+
+    def echo(self, value: Any) -> Any:
+        """What it was given."""
+        return value
+
+    def die(self) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def alarm(self, pid: int, heard: Path) -> None:
+        """Send SIGALRM; return when that was heard, or after five seconds."""
+        os.kill(pid, signal.SIGALRM)
+        limit = time.monotonic() + 5
+        while not heard.exists() and time.monotonic() < limit:
+            time.sleep(0.001)
