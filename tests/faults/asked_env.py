@@ -39,9 +39,18 @@ class Asked(gymnasium.Env[Any, Any]):
     def die(self) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
-    def alarm(self, pid: int, heard: Path) -> None:
-        """Send SIGALRM; return when that was heard, or after five seconds."""
-        os.kill(pid, signal.SIGALRM)
-        limit = time.monotonic() + 5
-        while not heard.exists() and time.monotonic() < limit:
+    def die_when(self, told: Path) -> None:
+        """End the process once there is this file."""
+        while not told.exists():
             time.sleep(0.001)
+        self.die()
+
+    def alarm(self, pid: int, told: Path) -> str:
+        """Send SIGALRM when there is told/asked; wait for told/heard, at most 5 s."""
+        limit = time.monotonic() + 5
+        while not (told / "asked").exists():
+            time.sleep(0.001)
+        os.kill(pid, signal.SIGALRM)
+        while not (told / "heard").exists() and time.monotonic() < limit:
+            time.sleep(0.001)
+        return "heard"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -81,10 +82,12 @@ class ScriptedExecutor:
         self._die()
         self.said.extend(messages)
 
-    def ask(self, questions: Any) -> None:
-        self._die()
-        self.said.extend(questions.items())
-        self._asked |= {worker: one.number for worker, one in questions.items()}
+    def each_asked(self, questions: Any) -> Iterator[int]:
+        for worker, question in questions.items():
+            self._die()
+            self.said.append((worker, question))
+            self._asked[worker] = question.number
+            yield worker
 
     def is_asked(self, worker: int, number: int) -> bool:
         return self._asked.get(worker) == number

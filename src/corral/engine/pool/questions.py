@@ -6,41 +6,17 @@ answers ◄── in the order of the question's slots, or one error for all tha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from corral.engine.executors.assign import worker_and_index
 from corral.engine.faults.report import error_for, one_error_for
 from corral.engine.pool.dispatch import Dispatcher
-from corral.engine.pool.fault_details import Asked
+from corral.engine.pool.state import Payload, Question
 from corral.engine.worker.commands import Ask, next_question_number
 from corral.errors import OrderError, WorkerDied, WorkerHung
-
-# Makes what a worker is asked from its slots.
-Payload = Callable[[list[int]], Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """A question that was asked and not yet answered.
-
-    Attributes:
-        slots: In the order of the answers.
-        by_worker: Those of the slots that each worker runs.
-        number: See `commands.Ask`.
-    """
-
-    slots: list[int]
-    by_worker: dict[int, list[int]]
-    verb: str
-    payload: Payload
-    number: int
-
-    def to(self, slot: int | None) -> Asked | None:
-        """What one slot was asked, if it was."""
-        return (self.verb, self.payload([slot])) if slot in self.slots else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,9 +40,11 @@ class Questions:
             worker: Ask(verb, tuple(indices[worker]), payload(some), number)
             for worker, some in by_worker.items()
         }
-        self.dispatcher.state.question_count += 1
-        with self._losing_the_answer(question):
-            executor.ask(messages)
+        state = self.dispatcher.state
+        state.question_count += 1
+        with self._losing_the_answer():
+            for worker in executor.each_asked(messages):
+                state.questions[worker] = question
         return question
 
     def answers(self, question: Question, timeout: float | None) -> tuple[Any, ...]:
@@ -78,10 +56,12 @@ class Questions:
                 "something else since, or replaced; take the answers to a question "
                 "before you ask the next"
             )
-        with self._losing_the_answer(question):
+        with self._losing_the_answer():
             replies = executor.answers(question.by_worker, timeout)
         if replies is None:
             raise self._late(question, timeout)
+        for worker in question.by_worker:
+            self.dispatcher.state.questions.pop(worker, None)
         completed = self.dispatcher.fault_details.of_exception
         faults = [
             completed(fault, question.to(fault.slot))
@@ -110,14 +90,10 @@ class Questions:
         )
 
     @contextmanager
-    def _losing_the_answer(self, question: Question) -> Iterator[None]:
+    def _losing_the_answer(self) -> Iterator[None]:
         """A worker that ends takes its answer along, even where it is replaced."""
         try:
             yield
         except (WorkerDied, WorkerHung) as error:
-            asked = question.to(error.fault.slot)
-            details = self.dispatcher.fault_details
-            fault = details.of_dead_worker(error.fault, asked)
-            self.dispatcher.recover(error, asked)
-            lost = error_for(replace(fault, replaced=True))
+            lost = error_for(self.dispatcher.recover(error))
             raise lost from lost.__cause__

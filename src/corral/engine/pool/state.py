@@ -19,6 +19,7 @@ import sys
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from threading import get_ident
 from time import perf_counter
 from typing import Any, NoReturn, TypeVar
@@ -193,6 +194,33 @@ def chosen_slots(slots: Slots, count: int) -> Chosen:
     return chosen.astype(np.intp)
 
 
+# What an env was asked: the verb and its arguments.
+Asked = tuple[str, Any]
+# Makes what a worker is asked from its slots.
+Payload = Callable[[list[int]], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question that was asked and not yet answered.
+
+    Attributes:
+        slots: In the order of the answers.
+        by_worker: Those of the slots that each worker runs.
+        number: See `commands.Ask`.
+    """
+
+    slots: list[int]
+    by_worker: dict[int, list[int]]
+    verb: str
+    payload: Payload
+    number: int
+
+    def to(self, slot: int | None) -> Asked | None:
+        """What one slot was asked, if it was."""
+        return (self.verb, self.payload([slot])) if slot in self.slots else None
+
+
 class PoolState:
     """What is known of `count` slots and of the caller.
 
@@ -227,6 +255,8 @@ class PoolState:
         self.send_count = 0
         # How many questions the envs were asked.
         self.question_count = 0
+        # By worker: its latest question, until the answers are taken.
+        self.questions: dict[int, Question] = {}
         self._pending = np.zeros(count, np.bool_)
         # A batch to all slots sets this, and `_pending` only where it is read: two
         # fills a step would cost as much as the rest of the bookkeeping.
