@@ -32,6 +32,9 @@ class Asked(gymnasium.Env[Any, Any]):
         self._steps += 1
         return np.array([float(self._steps)]), 1.0, False, False, {}
 
+    def pid(self) -> int:
+        return os.getpid()
+
     def echo(self, value: Any) -> Any:
         """What it was given."""
         return value
@@ -54,3 +57,15 @@ class Asked(gymnasium.Env[Any, Any]):
         while not (told / "heard").exists() and time.monotonic() < limit:
             time.sleep(0.001)
         return "heard"
+
+
+class Growing(Asked):
+    """Grows by 20 MiB a step; an episode has three."""
+
+    def __init__(self) -> None:
+        self._held: list[bytes] = []
+
+    def step(self, action: Any) -> Any:
+        obs, reward, _, truncated, info = super().step(action)
+        self._held.append(bytes([1]) * (20 << 20))
+        return obs, reward, self._steps == 3, truncated, info

@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
-from asked_env import KILL, Asked
+from asked_env import KILL, Asked, Growing
+from running import wait_until
 
 import corral
 from corral import Pool
+from corral.engine.executors.reaping import has_ended
 from corral.engine.faults.report import message_for
 from corral.errors import Fault, OptionError, WorkerDied
 
@@ -43,14 +45,18 @@ def alarm() -> Iterator[None]:
 def test_a_timeout_raised_while_an_answer_is_read_is_not_the_workers(
     backend: str,
 ) -> None:
-    def alarmed(_: float) -> NoReturn:
-        patch.undo()
-        raise TimeoutError("my alarm")
-
     with make_pool(backend=backend) as pool:
         executor: Any = pool._executor
+        mailbox, alarms = executor._links[1].mailbox, [TimeoutError("my alarm")]
+        first = mailbox.first
+
+        def alarmed(seconds: float) -> Any:
+            if alarms:
+                raise alarms.pop()
+            return first(seconds)
+
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(executor._links[1].mailbox, "first", alarmed)
+            patch.setattr(mailbox, "first", alarmed)
             with pytest.raises(TimeoutError, match="my alarm"):
                 pool.call("echo", 2)
         assert pool.call("echo", 3) == (3, 3)
@@ -191,3 +197,36 @@ def test_a_question_that_was_refused_takes_no_blame() -> None:
         with pytest.raises(WorkerDied) as caught:
             pool.answers(dying)
         assert caught.value.fault.episode.asked == ("call", ("die", (), {}))
+
+
+# Workers that end for another reason --------------------------------------------------
+
+
+@pytest.mark.parametrize("autoreset", ["same_step", "next_step"])
+def test_a_worker_over_its_memory_limit_answers_when_it_was_replaced(
+    autoreset: str,
+) -> None:
+    options: dict[str, Any] = {"isolation": "slot", "memory_limit": 100 << 20}
+    options |= {"workers": None, "autoreset": autoreset}
+    pids = set()
+    with make_pool(1, env=Growing, **options) as pool:
+        pool.reset()
+        for _ in range(12):
+            pool.send([0])
+            pids.add(pool.call("pid"))
+            assert not pool.recv().truncated[0]
+        assert len(pids) > 1 and not pool.faults
+
+
+def test_a_worker_that_is_not_asked_may_die_while_another_one_is_waited_for() -> None:
+    with make_pool(on_fault="restart") as pool:
+        pool.reset()
+        with pytest.raises(WorkerDied):
+            pool.call("die", slots=[0])
+        executor: Any = pool._executor
+        process = executor._links[1].process
+        process.kill()
+        wait_until(lambda: has_ended(process))
+        assert pool.get_attr("tag", slots=[0]) == (7,)
+        assert [fault.worker for fault in pool.faults] == [0, 1]
+        assert pool.get_attr("tag") == (7, 7)

@@ -45,8 +45,8 @@ class ScriptedExecutor:
     survives_deaths = True
     said: list[Any] = field(default_factory=list)
     """What the pool told it, in order."""
-    deaths: list[int] = field(default_factory=list)
-    """Workers that die, each at the next call that can notice it."""
+    deaths: list[int | None] = field(default_factory=list)
+    """Workers that die, each at the next call that can notice it; None: not at this."""
     inbox: list[Letter] = field(default_factory=list)
     informed: bool = False
     waits: list[tuple[int, float | None]] = field(default_factory=list)
@@ -68,6 +68,8 @@ class ScriptedExecutor:
     def _die(self) -> None:
         if self.deaths:
             worker = self.deaths.pop(0)
+            if worker is None:
+                return
             raise error_for(
                 Fault(kind="died", command="step", worker=worker, slot=None, pid=1)
             )
@@ -126,6 +128,7 @@ class ScriptedExecutor:
     def replace(self, worker: int, resume: Any, delay: float) -> None:
         self.said.append(("replace", worker, resume.tickets))
         self.resumed[worker] = resume
+        self.control.vitals[worker] = 0
         self._asked.pop(worker, None)
 
     def output(self, worker: int) -> str:

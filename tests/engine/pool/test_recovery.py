@@ -238,8 +238,8 @@ def test_workers_that_die_and_workers_that_hang_are_replaced_each_by_its_own_opt
 
 
 def test_a_worker_that_makes_room_costs_no_budget_and_no_episode(parts):
-    parts.executor.control.vitals[:, RETIREMENT_STAGE] = 1
     for _ in range(5):
+        parts.executor.control.vitals[:, RETIREMENT_STAGE] = 1
         parts.step_all()
         parts.recovery.recover(died(0))
         parts.finish(*range(SLOTS))

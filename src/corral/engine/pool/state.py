@@ -19,7 +19,7 @@ import sys
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from threading import get_ident
 from time import perf_counter
 from typing import Any, NoReturn, TypeVar
@@ -208,6 +208,8 @@ class Question:
         slots: In the order of the answers.
         by_worker: Those of the slots that each worker runs.
         number: See `commands.Ask`.
+        asked: By worker that was asked: how often it had been replaced. Empty once the
+            answers are taken.
     """
 
     slots: list[int]
@@ -215,6 +217,7 @@ class Question:
     verb: str
     payload: Payload
     number: int
+    asked: dict[int, int] = field(default_factory=dict)
 
     def to(self, slot: int | None) -> Asked | None:
         """What one slot was asked, if it was."""
