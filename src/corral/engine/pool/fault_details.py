@@ -176,9 +176,10 @@ class FaultDetails(Neighbourhood):
 
     def _has_episode(self, slot: int) -> bool:
         """Whether an episode of the slot has begun, and neither failed nor is over."""
-        begun = self.executor.control.episode[slot, BEGIN_TICKET]
+        word = int(self.executor.control.episode[slot, BEGIN_TICKET])
+        begun = self.state.has_begun(slot, word)
         failed = self.state.has_failed(slot)
-        return bool(begun) and not failed and not self.episode_is_over(slot)
+        return begun and not failed and not self.episode_is_over(slot)
 
     def _is_held(self, slot: int) -> bool:
         """Whether the slot repeats the last row of an episode that is over."""

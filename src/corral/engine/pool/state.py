@@ -490,6 +490,14 @@ class PoolState:
         """Whether the slot failed since its last reset."""
         return bool(self._reset_at[slot]) and not self.started[slot]
 
+    def has_begun(self, slot: int, word: int) -> bool:
+        """Whether an episode of the slot has begun; `word`: the ticket, 0 for none.
+
+        An episode may begin with a ticket that is 0 as a word of the block.
+        """
+        done = self.tickets.whole(slot, int(self.done[slot]))
+        return bool(word) or done > WORD_MASK
+
     def is_stepped(self, slot: int, autoreset: int) -> bool:
         """Whether the slot's last command was a step with this mode of autoreset."""
         # A slot that only a site has stepped was sent no command.
