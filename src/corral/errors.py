@@ -177,8 +177,8 @@ class EpisodeRecord:
         notes: Why a replay may go differently.
         before: The last actions before a failed reset, if other envs shared the
             process.
-        beside: What another env of its process did meanwhile, if there was one; with
-            one on either side, the second is beside the first.
+        beside: The episode of the env before it, or after it; where there are both,
+            the second is in its own `beside`.
     """
 
     kit: Any
@@ -220,7 +220,7 @@ class Fault:
             versions.
         exception: The env's own exception, where it could be pickled.
         episode: Everything to replay the episode, where the fault is one slot's.
-        others: Number of other slots of its worker that lost their episodes with it.
+        others: How many slots of its worker, besides `slot`, lost an episode.
         node: (cluster) The machine's name or address.
         site: (cluster) The number of the site on it.
         by_env: Whether the env itself raised an error of Corral's, such as one of a

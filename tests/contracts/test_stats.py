@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import os
+import signal
 import time
 from collections.abc import Callable
 from contextlib import closing
+from typing import Any
 
 import numpy as np
 import pytest
@@ -94,6 +97,27 @@ def test_a_difference_tells_what_was_added(make_pool: MakePool) -> None:
     assert added.reset.number.tolist() == [0, 0, 0, 0]
     assert 0 < added.seconds < pool.stats().seconds
     assert all(0 <= worker.busy <= 1 for worker in added.workers)
+
+
+def test_a_worker_that_is_being_replaced_was_not_busy_for_less_than_no_time() -> None:
+    options: dict[str, Any] = {"workers": 2, "isolation": "shared"}
+    make = functools.partial(Slow, step=LONG)
+    with Pool(make, 2, backend="process", on_fault="restart", **options) as pool:
+        pool.reset()
+        for _ in range(3):
+            pool.step(np.zeros(2, np.int64))
+        before = pool.stats()
+        os.kill(before.workers[0].pid, signal.SIGKILL)
+        pool.send(np.zeros(2, np.int64))
+        ready: list[int] = []
+        while 0 not in ready:
+            ready = pool.recv(min_slots=1).slots.tolist()
+            added = pool.times().since(before).workers
+            assert all(0 <= worker.busy <= 1 for worker in added)
+            if ready == [1]:
+                pool.send([0], slots=[1])
+        if pool.waiting:
+            pool.recv()
 
 
 def test_workers_are_named_with_their_memory(make_pool: MakePool, backend: str) -> None:

@@ -107,6 +107,8 @@ class AsyncCalls(PoolAttributes):
         except CorralError as error:  # a worker that hangs is one, too
             self._raise(error)
         except TimeoutError:
+            if timeout is None:  # a signal handler's own
+                raise
             raise WaitTimeout(
                 f"The call to `{what}_wait` has timed out after {timeout} second(s)."
             ) from None

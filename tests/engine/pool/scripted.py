@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -44,8 +45,8 @@ class ScriptedExecutor:
     survives_deaths = True
     said: list[Any] = field(default_factory=list)
     """What the pool told it, in order."""
-    deaths: list[int] = field(default_factory=list)
-    """Workers that die, each at the next call that can notice it."""
+    deaths: list[int | None] = field(default_factory=list)
+    """Workers that die, each at the next call that can notice it; None: not at this."""
     inbox: list[Letter] = field(default_factory=list)
     informed: bool = False
     waits: list[tuple[int, float | None]] = field(default_factory=list)
@@ -67,6 +68,8 @@ class ScriptedExecutor:
     def _die(self) -> None:
         if self.deaths:
             worker = self.deaths.pop(0)
+            if worker is None:
+                return
             raise error_for(
                 Fault(kind="died", command="step", worker=worker, slot=None, pid=1)
             )
@@ -81,18 +84,20 @@ class ScriptedExecutor:
         self._die()
         self.said.extend(messages)
 
-    def ask(self, questions: Any) -> None:
-        self._die()
-        self.said.extend(questions.items())
-        self._asked |= {worker: one.number for worker, one in questions.items()}
+    def each_asked(self, questions: Any) -> Iterator[int]:
+        for worker, question in questions.items():
+            self._die()
+            self.said.append((worker, question))
+            self._asked[worker] = question.number
+            yield worker
 
     def is_asked(self, worker: int, number: int) -> bool:
         return self._asked.get(worker) == number
 
-    def answers(self, workers: Any, timeout: Any) -> dict[int, Reply]:
+    def answers(self, workers: Any, timeout: Any) -> dict[int, Reply] | None:
         self._die()
         if not self.replies.keys() >= set(workers):
-            raise TimeoutError
+            return None
         self._asked = {}
         return {worker: self.replies.pop(worker) for worker in workers}
 
@@ -123,6 +128,7 @@ class ScriptedExecutor:
     def replace(self, worker: int, resume: Any, delay: float) -> None:
         self.said.append(("replace", worker, resume.tickets))
         self.resumed[worker] = resume
+        self.control.vitals[worker] = 0
         self._asked.pop(worker, None)
 
     def output(self, worker: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from scripted import SLOTS, Parts
 
+from corral.engine.layout.plan import AFTER_STEP, RETIREMENT_STAGE
 from corral.engine.pool.state import BROKEN, OPEN
 from corral.engine.worker.letters import Reply
 from corral.errors import EnvError, Fault, OrderError, WorkerDied
@@ -48,7 +49,9 @@ def test_answers_that_are_late_can_be_waited_for_again(parts):
 def test_answers_to_an_earlier_question_are_refused(parts):
     earlier = asked(parts, 0)
     asked(parts, 0, 1)
-    with pytest.raises(OrderError, match="asked something else since"):
+    with pytest.raises(
+        OrderError, match="lost: their workers were asked something else"
+    ):
         parts.questions.answers(earlier, None)
 
 
@@ -75,8 +78,43 @@ def test_a_worker_that_ends_takes_its_answer_along_where_it_is_replaced_too(
     assert parts.executor.said[-1][:2] == ("replace", 1)
     assert parts.lifecycle.state == OPEN
     if late:
-        with pytest.raises(OrderError, match="or replaced"):
+        with pytest.raises(
+            OrderError, match=r"lost: workers \[1\] were replaced since"
+        ):
             parts.questions.answers(question, None)
+
+
+def test_a_worker_that_is_not_asked_may_end_meanwhile(restarting):
+    parts = restarting
+    parts.executor.deaths = [0]
+    question = asked(parts, 2, 3)
+    told = [one[:2] for one in parts.executor.said]
+    assert told[0] == ("replace", 0) and [worker for worker, _ in told[1:]] == [1]
+    parts.executor.replies = {1: Reply(["two", "three"], [])}
+    assert parts.questions.answers(question, None) == ("two", "three")
+
+
+def test_only_workers_that_were_not_asked_yet_are_asked_after_a_death(restarting):
+    parts = restarting
+    parts.executor.control.vitals[1, RETIREMENT_STAGE] = AFTER_STEP
+    parts.executor.deaths = [None, 1]
+    asked(parts, 0, 2)
+    told = [worker for worker, *_ in parts.executor.said]
+    assert told == [0, "replace", 1]
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_worker_that_has_ended_to_be_replaced_is_asked_again(restarting, late):
+    parts = restarting
+    question = asked(parts, 2, 0) if late else None
+    parts.executor.control.vitals[1, RETIREMENT_STAGE] = AFTER_STEP
+    parts.executor.deaths = [1]
+    parts.executor.replies = {0: Reply(["zero"], []), 1: Reply(["two"], [])}
+    question = question or asked(parts, 2, 0)
+    assert parts.questions.answers(question, None) == ("two", "zero")
+    told = [worker for worker, *_ in parts.executor.said]
+    assert told == ([1, 0, "replace", 1] if late else ["replace", 1, 0])
+    assert not parts.recovery.faults
 
 
 def test_without_restarts_a_worker_that_ends_while_it_is_asked_breaks_the_pool(parts):

@@ -179,6 +179,23 @@ def test_the_worker_of_a_finished_step_begins_the_next_episodes(parts):
     assert parts.inbox.letters.keys() == {1}
 
 
+@pytest.mark.parametrize("began", [2**32 - 1, 2**32, 2**32 + 1])
+def test_episodes_are_counted_with_whichever_ticket_they_began(began: int) -> None:
+    parts = Parts(began - 1, on_fault="restart")
+    parts.executor.control.episode[:, BEGIN_TICKET] = began & WORD_MASK
+    parts.reset()
+    parts.step_all()
+    fault = parts.recovery.recover(died(0))
+    assert (fault.slot, fault.others) == (0, 1)
+
+
+def test_an_episode_that_a_site_began_counts_before_its_tickets_are_known() -> None:
+    parts = Parts(2**32 - 3)
+    assert not parts.state.has_begun(0, 0)
+    parts.state.done += np.uint32(4)
+    assert parts.state.has_begun(0, 0)
+
+
 def test_an_episode_that_was_over_is_not_lost_with_its_worker(parts):
     row = parts.state.tickets.of(1) & 1
     parts.views.record["terminated"][row, 1] = True
@@ -238,8 +255,8 @@ def test_workers_that_die_and_workers_that_hang_are_replaced_each_by_its_own_opt
 
 
 def test_a_worker_that_makes_room_costs_no_budget_and_no_episode(parts):
-    parts.executor.control.vitals[:, RETIREMENT_STAGE] = 1
     for _ in range(5):
+        parts.executor.control.vitals[:, RETIREMENT_STAGE] = 1
         parts.step_all()
         parts.recovery.recover(died(0))
         parts.finish(*range(SLOTS))

@@ -146,8 +146,8 @@ class Executor(Protocol):
 
     def answers(
         self, workers: Collection[int], timeout: float | None
-    ) -> dict[int, Reply]:
-        """Wait for the answers of workers that were asked; TimeoutError if late."""
+    ) -> dict[int, Reply] | None:
+        """Wait for the answers of workers that were asked; None if one is late."""
 
     def first_answers(
         self, workers: Collection[int], enough: Callable[[], bool]

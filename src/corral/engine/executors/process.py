@@ -36,7 +36,7 @@ from corral.engine.faults import process_usage, report, stacks
 from corral.engine.layout import codec, plan
 from corral.engine.transport import child_processes, descriptors, shared_arrays
 from corral.engine.transport.lifeline import Lifeline
-from corral.engine.transport.mailbox import deadline_after, readable
+from corral.engine.transport.mailbox import MailboxTimeout, deadline_after, readable
 from corral.engine.worker import commands, serialization
 from corral.errors import ClosedError, CorralError, Fault, FaultError
 
@@ -150,7 +150,7 @@ class ProcessExecutor(SignalledExecutor):
             recorded: what envs did elsewhere; the answer is whether these repeat it.
 
         Raises:
-            TimeoutError: it takes much longer than the question allows.
+            MailboxTimeout: it takes much longer than the question allows.
             FaultError: an env failed or ended the process; `reached` was called with
                 the stages before.
         """
@@ -175,7 +175,7 @@ class ProcessExecutor(SignalledExecutor):
             try:
                 answer = self._fetch(link, max(0.001, limit - passed))
                 return self._health.checked(link.worker, answer)
-            except TimeoutError:
+            except MailboxTimeout:
                 if passed > limit:
                     raise
 
@@ -241,7 +241,7 @@ class ProcessExecutor(SignalledExecutor):
         limit = self._assignment.start_timeout
         try:
             answer = self._fetch(link, limit if timeout is None else timeout)
-        except TimeoutError as error:
+        except MailboxTimeout as error:
             raise report.error_for(self._health.build_timeout(link)) from error
         return self._health.checked(link.worker, answer)
 

@@ -30,6 +30,7 @@ from corral.engine.executors.isolation_cache import (
     write_cached,
 )
 from corral.engine.executors.process import ProcessExecutor
+from corral.engine.transport.mailbox import MailboxTimeout
 from corral.engine.worker.commands import ProbeRequest
 from corral.engine.worker.isolation_probe import SharingAnswer
 from corral.engine.worker.probe import Measurement
@@ -101,7 +102,7 @@ class SharingProbe:
             measured: Measurement = self.executor.probe_envs(
                 worker, self.slots, question, partial(setattr, self, "_stage")
             )
-        except TimeoutError:
+        except MailboxTimeout:
             return self._given_up(f"it cannot be found out in {question.limit:g} s")
         except FaultError as error:
             if not self._stage:
@@ -124,7 +125,7 @@ class SharingProbe:
             return bool(
                 self.executor.probe_envs(worker, self.slots, untimed, recorded=recorded)
             )
-        except (TimeoutError, FaultError) as error:
+        except (MailboxTimeout, FaultError) as error:
             if isinstance(error, WorkerDied):
                 _say_what_crashed(error.fault)
             # Its answer may still come, and would be taken for the next one.

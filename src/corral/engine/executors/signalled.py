@@ -37,7 +37,11 @@ from corral.engine.layout.plan import (
 )
 from corral.engine.transport import doorbell
 from corral.engine.transport.block import Block
-from corral.engine.transport.mailbox import MailboxClosed, deadline_after
+from corral.engine.transport.mailbox import (
+    MailboxClosed,
+    MailboxTimeout,
+    deadline_after,
+)
 from corral.engine.worker.commands import (
     ENTRIES,
     MAIL_ENTRY,
@@ -359,12 +363,15 @@ class SignalledExecutor(Executor):
 
     def answers(
         self, workers: Collection[int], timeout: float | None
-    ) -> dict[int, Reply]:
+    ) -> dict[int, Reply] | None:
         """Wait for the answers; letters that arrive meanwhile are kept."""
         deadline = deadline_after(timeout)
         for worker in workers:
             while worker not in self._replies:
-                self._sort_next(self._links[worker], deadline - time.monotonic())
+                try:
+                    self._sort_next(self._links[worker], deadline - time.monotonic())
+                except MailboxTimeout:
+                    return None
         for worker in workers:
             self._links[worker].question = 0
         return {worker: self._replies.pop(worker) for worker in workers}
@@ -426,10 +433,10 @@ class SignalledExecutor(Executor):
             left = deadline - time.monotonic()
             seconds = max(0.0, min(HEALTH_CHECK_SECONDS, left))
             # Nothing waits inside `except`: Ctrl-C there would print two tracebacks.
-            missing: TimeoutError | MailboxClosed
+            missing: MailboxTimeout | MailboxClosed
             try:
                 return read(seconds)
-            except (TimeoutError, MailboxClosed) as error:
+            except (MailboxTimeout, MailboxClosed) as error:
                 missing = error
             if isinstance(missing, MailboxClosed):
                 self._await_death(link)
@@ -462,7 +469,7 @@ class SignalledExecutor(Executor):
     def last_letters(self, worker: int) -> Sequence[Letter]:
         """What a worker that ended has left in its mailbox, and what others sent."""
         link = self._links[worker]
-        with suppress(TimeoutError, MailboxClosed):  # the rest was never sent
+        with suppress(MailboxTimeout, MailboxClosed):  # the rest was never sent
             while True:
                 self._sort(link, link.mailbox.first(0.0))
         letters, self._inbox = self._inbox, []

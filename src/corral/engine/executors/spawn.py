@@ -39,7 +39,7 @@ from corral.engine.layout.plan import CACHE_LINE_BYTES, ControlPlan, ControlView
 from corral.engine.transport import child_processes, descriptors, doorbell
 from corral.engine.transport.block import Block
 from corral.engine.transport.lifeline import Lifeline
-from corral.engine.transport.mailbox import Mailbox, MailboxClosed
+from corral.engine.transport.mailbox import Mailbox, MailboxClosed, MailboxTimeout
 from corral.engine.transport.shared_arrays import SharedArrays
 from corral.engine.worker import commands, main, serialization
 from corral.errors import CorralError
@@ -269,7 +269,7 @@ class Replacement(threading.Thread):
             health.checked(self._worker, mailbox.fetch(timeout))
             mailbox.post_bytes(bind, timeout)
             mailbox.fetch(timeout)
-        except TimeoutError as error:
+        except MailboxTimeout as error:
             fault = health.build_timeout(link)
             kill(link.process)
             raise error_for(fault) from error

@@ -58,6 +58,8 @@ _MAP_BY_TRANSFER = {
     "sending a result to the caller": "return plain data: numbers, arrays, text; or "
     "keep the object in the worker, as this_worker().resource"
 }
+# The commands of faults in questions to envs.
+QUESTION_COMMANDS = ("call", "render", "get_attr", "set_attr", "apply")
 # The command of a fault whose policy raised, in a worker.
 POLICY = "the policy"
 # The same while a worker makes its copy, by unpickling or by `policy_factory`.
@@ -121,8 +123,9 @@ def advice_for(
         yield "see which nodes are there: corral doctor --cluster"
         return
     if in_python and fault.kind in ("died", "hung") and in_pool:
-        again = "make the call again: the worker was replaced, and the pool continues"
-        yield again if fault.replaced else "close the pool"
+        again = "make the call again: " * (fault.command in QUESTION_COMMANDS)
+        replaced = f"{again}the worker was replaced, and the pool continues"
+        yield replaced if fault.replaced else "close the pool"
     alone = _in_processes(fault, _option(syntax, "isolation", "slot"), syntax)
     if mistake_in(fault) is None:  # which says so itself
         line = _by_transfer(fault).get(fault.command) or _by_kind(fault, syntax)

@@ -64,9 +64,10 @@ SCALAR_FIELDS = ("reward", *_FLAGS, "episode_return", "episode_length", "seed")
 # while it waits; READING, STEPPING, RESETTING, CONSTRUCTING, ANSWERING, CLOSING or
 # DECIDING; when it ended to be replaced, BEFORE_RESET, AFTER_STEP or AFTER_SITE_CALL,
 # 0 if it did not; the slot it is at, counted from its shard's first, NO_SLOT between
-# two; 1 from the beginning of a site's call until its parent has the reply.
+# two; 1 from the beginning of a site's call until its parent has the reply; the number
+# of its latest question.
 BUSY_SECONDS, BUSY_SINCE, CURRENT_COMMAND, RETIREMENT_STAGE, CURRENT_SLOT = range(5)
-SITE_CALLED = 5
+SITE_CALLED, QUESTION_NUMBER = 5, 6
 NO_SLOT = -1
 READING, STEPPING, RESETTING, CONSTRUCTING, ANSWERING, CLOSING, DECIDING = range(7)
 BEFORE_RESET, AFTER_STEP, AFTER_SITE_CALL = 1, 2, 3
@@ -203,8 +204,8 @@ class ControlViews:
         done: (slots,): the ticket of the last command each slot has finished.
         reset_seed: (slots,): the seed of a reset command; -1 for none.
         times: (slots,) of DURATIONS_DTYPE: how long each slot's steps and resets took.
-        vitals: (workers, 8): BUSY_SECONDS to SITE_CALLED of each worker; a cache line
-            each.
+        vitals: (workers, 8): BUSY_SECONDS to QUESTION_NUMBER of each worker; a cache
+            line each.
         episode: (slots, 8): EPISODE_NUMBER, ... of each slot's episode; a cache line
             each.
     """

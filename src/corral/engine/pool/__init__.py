@@ -17,7 +17,7 @@ from corral.engine.pool.options import (
     same_spaces,
 )
 from corral.engine.pool.pool import Pool
-from corral.engine.pool.questions import Question
+from corral.engine.pool.state import Question
 from corral.engine.pool.stats import Stats
 
 __all__ = ["ApiOptions", "Pool", "PoolOptions", "Question", "Stats"]

@@ -18,7 +18,7 @@ from corral.engine.executors.assign import worker_and_index
 from corral.engine.faults.report import error_for
 from corral.engine.layout.plan import WORD_MASK
 from corral.engine.layout.readout import Column
-from corral.engine.pool.fault_details import Asked, FaultDetails
+from corral.engine.pool.fault_details import FaultDetails
 from corral.engine.pool.recovery import Recovery
 from corral.engine.pool.state import BROKEN, OPEN, SENDING, Chosen, Lifecycle
 from corral.engine.worker import commands
@@ -223,16 +223,16 @@ class Dispatcher:
 
     # Dead workers ---------------------------------------------------------------------
 
-    def recover(self, error: FaultError, asked: Asked | None = None) -> Fault:
+    def recover(self, error: FaultError) -> Fault:
         """Replace a worker, or raise its error if that is not possible.
 
-        The pool is broken then. `asked`: the question that its slot was asked, if any.
+        The pool is broken then.
         """
         try:
             return self.recovery.recover(error)
         except FaultError as last:
             self.lifecycle.state = BROKEN
-            final = error_for(self.fault_details.of_dead_worker(last.fault, asked))
+            final = error_for(self.fault_details.of_dead_worker(last.fault))
             assert isinstance(final, FaultError)
             workers = range(len(self.executor.shards))
             letters = map(self.executor.last_letters, workers)

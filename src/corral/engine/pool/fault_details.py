@@ -13,32 +13,30 @@ from typing import Any
 from corral.core import NO_TASK
 from corral.engine.executors.assign import worker_and_index
 from corral.engine.executors.contract import Assignment, Executor
-from corral.engine.faults.advice import mistake_in
+from corral.engine.faults.advice import QUESTION_COMMANDS, mistake_in
 from corral.engine.layout.plan import (
     BEGIN_TICKET,
     EPISODE_NUMBER,
     EPISODE_RESTARTS,
     EPISODE_SEED,
     FIRST_BEGIN_TICKET,
+    QUESTION_NUMBER,
     ROW_MASK,
     DataViews,
     steps_since,
 )
 from corral.engine.pool.actions import Actions
-from corral.engine.pool.state import PoolState
+from corral.engine.pool.state import Asked, PoolState
 from corral.engine.worker.autoreset import HOLD
 from corral.engine.worker.episode_plan import sampled_task
 from corral.engine.worker.letters import Unsendable
 from corral.engine.worker.rebuild_spec import RebuildSpec
 from corral.errors import EpisodeRecord, Fault, SpaceMismatch
 
-# What an env was asked: the verb and its arguments.
-Asked = tuple[str, Any]
 # Actions that a fault shows; its episode has them all.
 MAX_SHOWN_ACTIONS = 8
 # Characters of output that are kept with an exception.
 MAX_OUTPUT_CHARACTERS = 4096
-QUESTION_COMMANDS = ("call", "render", "get_attr", "set_attr", "apply")
 # Commands that can be repeated with an env that is built again.
 REPLAYABLE_COMMANDS = ("construct", "reset", "step", *QUESTION_COMMANDS)
 # Steps before a failed reset that are kept, since they may be the cause.
@@ -159,13 +157,8 @@ class FaultDetails(Neighbourhood):
             return fault.output
         return self.executor.output(fault.worker)[-MAX_OUTPUT_CHARACTERS:]
 
-    def of_dead_worker(self, fault: Fault, asked: Asked | None = None) -> Fault:
-        """The fault of a worker that ended: of the slot that it was running, if any.
-
-        Args:
-            fault: what its executor knows.
-            asked: the question that its slot was asked, if any.
-        """
+    def of_dead_worker(self, fault: Fault) -> Fault:
+        """The fault of a worker that ended: of the slot that it was running, if any."""
         if fault.worker is None:
             return fault
         building = fault.command in ("start", "construct") and fault.slot is None
@@ -173,28 +166,35 @@ class FaultDetails(Neighbourhood):
             return self.with_rebuild_spec(fault)
         shard, slot = self.shards[fault.worker], fault.slot
         if fault.command not in QUESTION_COMMANDS or slot is None:
-            asked = None
             unfinished = self.state.unfinished(shard)
             late = [one for one in unfinished if not self._is_held(one)]
             # What it was running, if that is not done; else the first such slot.
             slot = slot if slot in late else next(iter(late), None)
         others = sum(one != slot and self._has_episode(one) for one in shard)
         fault = replace(fault, slot=slot, others=others)
-        return fault if slot is None else self.of_lost_slot(fault, slot, asked)
+        return fault if slot is None else self.of_lost_slot(fault, slot)
 
     def _has_episode(self, slot: int) -> bool:
         """Whether an episode of the slot has begun, and neither failed nor is over."""
-        begun = self.executor.control.episode[slot, BEGIN_TICKET]
+        word = int(self.executor.control.episode[slot, BEGIN_TICKET])
+        begun = self.state.has_begun(slot, word)
         failed = self.state.has_failed(slot)
-        return bool(begun) and not failed and not self.episode_is_over(slot)
+        return begun and not failed and not self.episode_is_over(slot)
 
     def _is_held(self, slot: int) -> bool:
         """Whether the slot repeats the last row of an episode that is over."""
         return self.state.is_stepped(slot, HOLD) and self.episode_is_over(slot)
 
-    def of_lost_slot(
-        self, fault: Fault, slot: int, asked: Asked | None = None
-    ) -> Fault:
+    def _asked(self, worker: int, slot: int) -> tuple[Asked | None, str]:
+        """What a slot of a worker that ended was asked; why that is missing."""
+        question = self.state.questions.get(worker)
+        number = int(self.executor.control.vitals[worker, QUESTION_NUMBER])
+        if question is None or question.number != number:
+            return None, "it was asked by a call that was given up"
+        asked = question.to(slot)
+        return asked, "" if asked else "what it was asked is not known"
+
+    def of_lost_slot(self, fault: Fault, slot: int) -> Fault:
         """The fault of a slot whose worker ended, from what the block has of it."""
         began = int(self.executor.control.episode[slot, BEGIN_TICKET])
         last = self.state.tickets.word(slot)
@@ -222,8 +222,9 @@ class FaultDetails(Neighbourhood):
             has_task=task is not NO_TASK,
             options=about["options"],
         )
-        missing = about["missing"]
-        return self._with_episode(fault, ticket, asked, missing)
+        assert fault.worker is not None
+        asked, missing = self._asked(fault.worker, slot) if answering else (None, "")
+        return self._with_episode(fault, ticket, asked, missing or about["missing"])
 
     def episode_is_over(self, slot: int) -> bool:
         """Whether the slot's last finished command ended an episode and began none."""

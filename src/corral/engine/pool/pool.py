@@ -38,7 +38,7 @@ from corral.engine.pool.options import (
     mode_of,
     root_seed,
 )
-from corral.engine.pool.questions import Payload, Question, Questions
+from corral.engine.pool.questions import Questions
 from corral.engine.pool.receive import Receiver, StaleViews
 from corral.engine.pool.recovery import Recovery
 from corral.engine.pool.state import (
@@ -47,7 +47,9 @@ from corral.engine.pool.state import (
     OPEN,
     Chosen,
     Lifecycle,
+    Payload,
     PoolState,
+    Question,
     Slots,
     WorkersOwner,
     chosen_slots,

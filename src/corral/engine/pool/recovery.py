@@ -143,11 +143,13 @@ class Recovery:
                 self._inbox.letters.pop(slot, None)
         fault = self._fault_details.of_dead_worker(error.fault)
         delay = 0.0 if stage else self._delay(fault, worker)
+        fault = replace(fault, replaced=True)
         resume = self._resume(worker, fault, stage)
         self._given_roots[worker] = self._shard_options.root_seed
         self.recovered = True
         self.replaced[worker] += 1
         self._executor.replace(worker, resume, delay)
+        self._state.questions.pop(worker, None)
         if not stage:
             self._remember(fault)
         return fault

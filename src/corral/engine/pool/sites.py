@@ -233,8 +233,9 @@ class Sites:
             return
         call, shard = self._pending.pop(worker), self._executor.shards[worker]
         part = slice(shard.start, shard.stop)
-        begun = self._executor.control.episode[part, BEGIN_TICKET] > 0
-        state.catch_up(state.done[part].astype(np.int64), begun, shard.start)
+        words = self._executor.control.episode[part, BEGIN_TICKET].tolist()
+        begun = [*map(state.has_begun, shard, words)]
+        state.catch_up(state.done[part].astype(np.int64), np.array(begun), shard.start)
         if fault.slot is None:
             making = fault.command == "construct"
             command = call.making if making else call.command

@@ -19,6 +19,7 @@ import sys
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from threading import get_ident
 from time import perf_counter
 from typing import Any, NoReturn, TypeVar
@@ -193,6 +194,36 @@ def chosen_slots(slots: Slots, count: int) -> Chosen:
     return chosen.astype(np.intp)
 
 
+# What an env was asked: the verb and its arguments.
+Asked = tuple[str, Any]
+# Makes what a worker is asked from its slots.
+Payload = Callable[[list[int]], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question that was asked and not yet answered.
+
+    Attributes:
+        slots: In the order of the answers.
+        by_worker: Those of the slots that each worker runs.
+        number: See `commands.Ask`.
+        asked: By worker that was asked: how often it had been replaced. Empty once the
+            answers are taken.
+    """
+
+    slots: list[int]
+    by_worker: dict[int, list[int]]
+    verb: str
+    payload: Payload
+    number: int
+    asked: dict[int, int] = field(default_factory=dict)
+
+    def to(self, slot: int | None) -> Asked | None:
+        """What one slot was asked, if it was."""
+        return (self.verb, self.payload([slot])) if slot in self.slots else None
+
+
 class PoolState:
     """What is known of `count` slots and of the caller.
 
@@ -227,6 +258,8 @@ class PoolState:
         self.send_count = 0
         # How many questions the envs were asked.
         self.question_count = 0
+        # By worker: its latest question, until the answers are taken.
+        self.questions: dict[int, Question] = {}
         self._pending = np.zeros(count, np.bool_)
         # A batch to all slots sets this, and `_pending` only where it is read: two
         # fills a step would cost as much as the rest of the bookkeeping.
@@ -456,6 +489,14 @@ class PoolState:
     def has_failed(self, slot: int) -> bool:
         """Whether the slot failed since its last reset."""
         return bool(self._reset_at[slot]) and not self.started[slot]
+
+    def has_begun(self, slot: int, word: int) -> bool:
+        """Whether an episode of the slot has begun; `word`: the ticket, 0 for none.
+
+        An episode may begin with a ticket that is 0 as a word of the block.
+        """
+        done = self.tickets.whole(slot, int(self.done[slot]))
+        return bool(word) or done > WORD_MASK
 
     def is_stepped(self, slot: int, autoreset: int) -> bool:
         """Whether the slot's last command was a step with this mode of autoreset."""

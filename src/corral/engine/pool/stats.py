@@ -112,7 +112,9 @@ class WorkerStats:
     def _since(self, earlier: WorkerStats) -> WorkerStats:
         """The same for the time since `earlier`."""
         starved = self.starved_seconds
-        same = self.pid == earlier.pid  # one that replaced it counts from its own start
+        # One that replaced it counts from its own start. Until it is there, `pid` is
+        # that of the one before.
+        same = self.pid == earlier.pid and self.busy_seconds >= earlier.busy_seconds
         if same and starved is not None:
             starved -= earlier.starved_seconds or 0.0
         return replace(

@@ -47,6 +47,10 @@ class MailboxClosed(ConnectionError):
     """The other end is gone, or this one was closed."""
 
 
+class MailboxTimeout(TimeoutError):
+    """The other end is late; other code, as a signal handler, may raise its parent."""
+
+
 @dataclass(slots=True, eq=False)
 class _Transfer:
     """Some bytes in transfer, and how many of them each system call has moved.
@@ -106,7 +110,7 @@ class Mailbox:
 
         Raises:
             MailboxClosed: the other end is gone.
-            TimeoutError: the other end did not read in time.
+            MailboxTimeout: the other end did not read in time.
         """
         self.post_bytes(cloudpickle.dumps(message), timeout)
 
@@ -114,7 +118,7 @@ class Mailbox:
         """Post what is pickled already, for instance once for many workers."""
         self.put(data)
         if not self.flush(timeout):
-            raise TimeoutError("the other end of the mailbox did not read in time")
+            raise MailboxTimeout("the other end of the mailbox did not read in time")
 
     def put(self, data: bytes) -> None:
         """Have it posted by the next `flush`."""
@@ -144,7 +148,7 @@ class Mailbox:
 
         Raises:
             MailboxClosed: the other end is gone and nothing is left to read.
-            TimeoutError: no whole message arrived in time.
+            MailboxTimeout: no whole message arrived in time.
         """
         self._await_message(timeout)
         return pickle.loads(self.inbox.popleft())
@@ -160,7 +164,7 @@ class Mailbox:
             if self._ended:
                 raise MailboxClosed("the other end of the mailbox is gone")
             if not self._receive() and not self._wait(select.POLLIN, deadline):
-                raise TimeoutError("the other end of the mailbox did not answer")
+                raise MailboxTimeout("the other end of the mailbox did not answer")
 
     def hang_up(self) -> None:
         """Let the other end read what was posted, and no more; idempotent.
@@ -288,7 +292,7 @@ class LocalMailbox:
                 # Both in one call: Ctrl-C must not come between.
                 self.inbox.extend(map(self._arriving.get, (True,), (timeout,)))
             except queue.Empty:
-                late = TimeoutError("the other end of the mailbox did not answer")
+                late = MailboxTimeout("the other end of the mailbox did not answer")
                 raise late from None
         if self.inbox[0] is _CLOSED:  # also for the next fetch
             raise MailboxClosed("the mailbox is closed")

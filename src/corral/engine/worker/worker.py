@@ -229,6 +229,7 @@ class Worker:
 
     def answer(self, message: Ask) -> Reply:
         """Answer a question, slot by slot."""
+        self._vitals[plan.QUESTION_NUMBER] = message.number
         verb, payload = message.verb, message.payload
         if verb == "close":
             self.closing = True
