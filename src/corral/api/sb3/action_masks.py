@@ -128,7 +128,9 @@ class LastMasks:
         if self._masks is not None and self.are_current:
             return [copy(masks) for masks in self._masks]
         self.expected = self._carried  # even if an env fails: the others carry theirs
-        return list(self._pool.apply(masks_of, self._carried))
+        payload = masks_of, (self._carried,)
+        asked = self._pool.ask_async("apply", None, lambda _: payload, reads=True)
+        return list(self._pool.answers(asked))
 
 
 class StepMasks:

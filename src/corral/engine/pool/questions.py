@@ -49,8 +49,13 @@ class Questions:
 
     dispatcher: Dispatcher
 
-    def ask(self, verb: str, slots: list[int], payload: Payload) -> Question:
-        """Ask one question per worker that has any of the slots; do not wait."""
+    def ask(
+        self, verb: str, slots: list[int], payload: Payload, reads: bool = False
+    ) -> Question:
+        """Ask one question per worker that has any of the slots; do not wait.
+
+        `reads`: whether it leaves the envs as they are.
+        """
         executor = self.dispatcher.executor
         by_worker: dict[int, list[int]] = {}
         indices: dict[int, list[int]] = {}
@@ -64,7 +69,10 @@ class Questions:
             worker: Ask(verb, tuple(indices[worker]), payload(some), number)
             for worker, some in by_worker.items()
         }
-        self.dispatcher.state.question_count += 1
+        state = self.dispatcher.state
+        state.question_count += 1
+        state.asked_for_change = not reads
+        state.change_count += state.asked_for_change
         with self._losing_the_answer(question):
             executor.ask(messages)
         return question

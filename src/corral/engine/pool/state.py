@@ -227,6 +227,9 @@ class PoolState:
         self.send_count = 0
         # How many questions the envs were asked.
         self.question_count = 0
+        # Of these, how many may have changed the envs; whether the last one may have.
+        self.change_count = 0
+        self.asked_for_change = False
         self._pending = np.zeros(count, np.bool_)
         # A batch to all slots sets this, and `_pending` only where it is read: two
         # fills a step would cost as much as the rest of the bookkeeping.
