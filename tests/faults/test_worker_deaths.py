@@ -97,7 +97,7 @@ def test_an_error_speaks_of_other_slots_only_if_the_worker_had_any(slots, lost):
         line for line in str(caught.value).splitlines() if "The worker's other" in line
     ]
     assert told == ([lost] if lost else [])
-    assert "close the pool" in str(caught.value)
+    assert "close the envs and make new ones" in str(caught.value)
 
 
 def test_env_that_exits_its_process_in_a_step(pool):
