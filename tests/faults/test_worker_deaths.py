@@ -304,7 +304,8 @@ def test_constructor_that_kills_its_process():
     with pytest.raises(WorkerDied, match="famous last words") as caught:
         built(Stillborn)
     check(caught.value, worker=1)
-    assert caught.value.fault.command == "start"
+    assert caught.value.fault.command == "construct"
+    assert caught.value.fault.slot == 1
     assert not children()
 
 

@@ -48,14 +48,6 @@ class PoolOwner:
         self.close()
 
 
-def read(
-    pool: Pool, function: Callable[..., Any], *args: Any, slots: Any = None
-) -> Any:
-    """`pool.apply` for a function that leaves the envs as they are."""
-    asked = pool.ask_async("apply", slots, lambda _: (function, args), reads=True)
-    return pool.answers(asked)
-
-
 def sent_raw(pool: Pool, actions: Callable[[], Iterable[Any]]) -> bool:
     """Send actions that do not fit their space unchecked; False if impossible."""
     if pool.check_actions:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy, deepcopy
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import gymnasium
 import numpy as np
@@ -24,6 +24,8 @@ from corral.errors import OptionError
 
 if TYPE_CHECKING:
     from corral.engine.pool import Pool
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 METHOD = "action_masks"
 # The info key of the masks; without underscore, so that it gets a column.
@@ -76,6 +78,12 @@ def carrying(env: Any) -> Any:
     return env
 
 
+def only_reads(function: Function) -> Function:
+    """Mark what leaves envs as they are: a replay need not repeat `pool.apply` of it."""
+    vars(function)["only_reads"] = True
+    return function
+
+
 def inner(env: Any) -> Any:
     """The env without the MaskCarrier."""
     return env.env if isinstance(env, MaskCarrier) else env
@@ -89,6 +97,7 @@ def outside(before: Any, env: Any) -> Any:
     return before
 
 
+@only_reads
 def masks_of(env: Any, carry: bool) -> Any:
     """Return the masks; with `carry` they come with every step from now on."""
     if isinstance(env, MaskCarrier):
@@ -128,9 +137,7 @@ class LastMasks:
         if self._masks is not None and self.are_current:
             return [copy(masks) for masks in self._masks]
         self.expected = self._carried  # even if an env fails: the others carry theirs
-        payload = masks_of, (self._carried,)
-        asked = self._pool.ask_async("apply", None, lambda _: payload, reads=True)
-        return list(self._pool.answers(asked))
+        return list(self._pool.apply(masks_of, self._carried))
 
 
 class StepMasks:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import compress
 from typing import Any
 
@@ -18,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corral.api.gymnasium.errors import raise_for, translated
-from corral.api.pool_env import PoolAttributes, at_position, owned, read
+from corral.api.pool_env import PoolAttributes, at_position, owned
 from corral.api.sb3 import env_calls as reach
 from corral.api.sb3.action_masks import METHOD, LastMasks, StepMasks, inner, outside
 from corral.core import Step
@@ -33,8 +32,6 @@ with requires("this needs Stable-Baselines3 ({error}): pip install 'corral[sb3]'
     from stable_baselines3.common.vec_env import VecEnv
 
 Indices = int | Iterable[int] | None
-# Calls that leave the envs as they are.
-_READS = (reach.get_attr, reach.has_attr, reach.is_wrapped)
 
 
 class CorralVecEnv(PoolAttributes, VecEnv):  # type: ignore[misc]
@@ -223,7 +220,7 @@ class CorralVecEnv(PoolAttributes, VecEnv):  # type: ignore[misc]
         self, indices: Indices, function: Callable[..., Any], *args: Any
     ) -> list[Any]:
         slots = self._slots(indices)
-        apply = partial(read, self.pool) if function in _READS else self.pool.apply
+        apply = self.pool.apply
         with translated(self._syntax):
             if len(set(slots)) == len(slots):
                 return list(apply(function, *args, slots=slots)) if slots else []

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from corral.api.gymnasium.errors import translated
-from corral.api.pool_env import read
 from corral.api.sb3 import env_calls as reach
 from corral.api.sb3.action_masks import KEY, carrying
 from corral.engine.adapters.factories import EnvSource, Wrap
@@ -106,7 +105,7 @@ def open_pool(
 def _check_distinct(pool: Pool) -> None:
     """Refuse two slots with the same env: each would step the other's episode."""
     slots: dict[Any, int] = {}
-    for slot, mark in enumerate(read(pool, reach.identity)):
+    for slot, mark in enumerate(pool.apply(reach.identity)):
         if mark in slots:
             raise OptionError(
                 f"slots {slots[mark]} and {slot} have the same environment: a factory "

@@ -64,7 +64,8 @@ SCALAR_FIELDS = ("reward", *_FLAGS, "episode_return", "episode_length", "seed")
 # while it waits; READING, STEPPING, RESETTING, CONSTRUCTING, ANSWERING, CLOSING or
 # DECIDING; when it ended to be replaced, BEFORE_RESET, AFTER_STEP or AFTER_SITE_CALL,
 # 0 if it did not; the slot it is at, counted from its shard's first (while its first
-# envs are built, from the pool's first), NO_SLOT between two; 1 from the beginning of a site's call until its parent has the reply.
+# envs are built, from the pool's first), NO_SLOT between two; 1 from the beginning of a
+# site's call until its parent has the reply.
 BUSY_SECONDS, BUSY_SINCE, CURRENT_COMMAND, RETIREMENT_STAGE, CURRENT_SLOT = range(5)
 SITE_CALLED = 5
 NO_SLOT = -1

@@ -640,7 +640,8 @@ class Pool(WorkersOwner):
         self, function: Callable[..., Any], *args: Any, slots: Slots | None = None
     ) -> tuple[Any, ...]:
         """`function(env, *args)` beside each env of these slots, or all."""
-        return self._ask("apply", slots, lambda _: (function, args))
+        reads = getattr(function, "only_reads", False)
+        return self._ask("apply", slots, lambda _: (function, args), reads)
 
     def _ask(
         self, verb: str, slots: Slots | None, payload: Payload, reads: bool = False
