@@ -623,6 +623,25 @@ def test_evaluate_closes_its_own_envs_and_tells_nobody_to() -> None:
         corral.evaluate(always, pool, 1)
 
 
+def test_calls_of_stable_baselines3_that_only_read_are_no_note_of_a_replay() -> None:
+    pytest.importorskip("stable_baselines3", reason="make_sb3 needs it")
+    envs = corral.make_sb3(lambda: Faulty("step", boom), 1, backend="serial")
+    counts = []
+    for changes in (0, 1):
+        if changes:
+            envs.set_attr("name", "new")
+        with pytest.raises(ZeroDivisionError) as caught:
+            envs.get_attr("deed")
+            envs.reset()
+            envs.step(np.array([FAIL]))
+        fault: Any = caught.value.__cause__
+        notes = " ".join(fault.fault.episode.notes)
+        counts.append("1 call to the envs" in notes)
+        assert ("calls to the envs" in notes) is False
+    envs.close()
+    assert counts == [False, True]
+
+
 class Fixed:
     """A policy that always chooses the same action."""
 

@@ -79,7 +79,7 @@ def carrying(env: Any) -> Any:
 
 
 def only_reads(function: Function) -> Function:
-    """Mark what leaves envs as they are: a replay need not repeat `pool.apply` of it."""
+    """Mark what leaves envs as they are: a replay need not repeat it (`Pool.apply`)."""
     vars(function)["only_reads"] = True
     return function
 
