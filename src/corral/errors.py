@@ -226,6 +226,10 @@ class Fault:
         by_env: Whether the env itself raised an error of Corral's, such as one of a
             pool that it has inside.
         replaced: Whether its worker was replaced, so that the pool continues.
+        closed: Whether the call that raised it has closed the envs.
+        unfit_action: Whether the episode had an action that did not fit the action
+            space, and was passed on as it was.
+        raised_by: "worker_init" or "per_worker", where it raised in a worker's start.
     """
 
     kind: str
@@ -260,6 +264,9 @@ class Fault:
     site: int | None = None
     by_env: bool = False
     replaced: bool = False
+    closed: bool = False
+    unfit_action: bool = False
+    raised_by: str | None = None
     # A new field goes here, with a default: saved faults hold values in this order.
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -80,7 +80,7 @@ def test_a_fault_is_shown_as_it_was_and_as_it_is(tmp_path, capsys) -> None:
     assert doctor_says("--replay", saved(tmp_path / "fault.zip")) == 0
     said = capsys.readouterr().out
     then, now = said.split("Now:")
-    assert "slot 1, worker 0" in then and "ValueError in step: stumbled" in then
+    assert "slot 1: ValueError in step: stumbled" in then
     assert "Last actions: 0, 1" in then
     assert "reproduced in step 2: ValueError: stumbled" in now
     assert "test_replay_command.py" in now  # where it happened

@@ -157,7 +157,7 @@ def test_what_ends_a_training_is_told_and_the_command_goes_on(env, corral, tmp_p
     whole = (tmp_path / "run" / "error.txt").read_text()
     assert "Traceback (most recent call last)" in whole
     assert not has_line or "broken.py" in whole
-    for pythons in ("on_fault=", '="', "close the pool", "fault.save"):
+    for pythons in ("on_fault=", '="', "close the envs", "fault.save"):
         assert pythons not in err.replace(RESTART, "").replace('"GymV21', "")
     typed = said(err, "Continue ")
     assert typed.startswith("corral train --resume run")

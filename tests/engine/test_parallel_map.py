@@ -122,9 +122,7 @@ def test_exception_names_the_item_and_has_the_traceback_as_cause(backend):
     def work(item):
         return 1 // (item - 3)
 
-    with pytest.raises(
-        ItemError, match=r"item 3, worker .*ZeroDivisionError"
-    ) as caught:
+    with pytest.raises(ItemError, match=r"item 3.*: ZeroDivisionError") as caught:
         corral.map(work, range(100_000_000), backend=backend)
     assert isinstance(caught.value, FaultError)
     assert caught.value.fault.item == 3

@@ -13,8 +13,9 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
+import gymnasium
 import numpy as np
 import pytest
 from faulty_env import (
@@ -112,7 +113,7 @@ CASES = [
     died("step", crash, "in crash", NATIVE, REPLAY, signal_name="SIGSEGV"),
     died("step", os.abort, "in step", NATIVE, REPLAY, signal_name="SIGABRT"),
     died(
-        "construct", kill, "memory_limit=", REPLAY, command="start",
+        "construct", kill, "during construct", "memory_limit=", REPLAY,
         signal_name="SIGKILL",
     ),
     Case(
@@ -137,7 +138,7 @@ CASES = [
         "construct",
         hang,
         WorkerHung,
-        ("longer than 4 s", "in hang", "start_timeout="),
+        ("construct took longer than 4 s", "in hang", "start_timeout=", REPLAY),
         kind="hung",
         processes_only=True,
         options=(("start_timeout", 4.0),),
@@ -200,14 +201,14 @@ def test_an_error_says_all_that_is_known(case: Case, backend: str) -> None:
 
 
 def check_place(fault: Fault, text: str, backend: str) -> None:
-    """Slot, worker and process; while building, the slot may be unknown."""
-    building = fault.kind != "start" and fault.command in ("construct", "start")
-    assert fault.slot == (None if building else 1)
+    """Slot, worker and process."""
+    assert fault.slot == 1
     assert fault.worker == (0 if backend == "serial" else 1)
     assert fault.pid is not None
     assert (f"pid {fault.pid}" in text) == (fault.kind in ("died", "hung"))
     assert (fault.pid == os.getpid()) == (backend != "process")
-    assert f"worker {fault.worker}" in text
+    # Without worker processes, a worker's number tells nothing.
+    assert (f"worker {fault.worker}" in text) == (backend == "process")
 
 
 def check_episode(fault: Fault, case: Case) -> None:
@@ -360,7 +361,7 @@ def test_errors_of_corral_that_an_env_raises_are_the_envs_own(
     workers = None if backend == "serial" else 1
     with pool_of(at, deed, backend=backend, workers=workers) as pool:
         pool.reset()
-        with pytest.raises(EnvError, match=f"^slot 1, .*: {name} in {at}: ") as caught:
+        with pytest.raises(EnvError, match=f"^slot 1.*: {name} in {at}: ") as caught:
             if at == "reset":
                 pool.reset(seeds=[1, 2], options={"fail": True})
             elif at == "step":
@@ -423,8 +424,7 @@ def test_an_env_that_raises_says_what_where_and_what_to_do() -> None:
         *EPISODE,
         *OUTPUT,
         "Next steps:",
-        '  continue after errors: on_fault="restart"',
-        OTHERS,
+        '  continue: on_fault="restart"; if envs interfere: isolation="slot"',
         REPRODUCE,
     ]
 
@@ -437,7 +437,7 @@ def test_so_does_a_worker_that_is_killed() -> None:
         *EPISODE,
         *OUTPUT,
         "Next steps:",
-        "  close the pool",
+        "  close the envs and make new ones",
         "  if memory ran out (see the kernel's log): fewer workers, or "
         'isolation="slot" with memory_limit=',
         '  continue after errors: on_fault="restart"',
@@ -458,7 +458,7 @@ def test_so_does_a_worker_that_hangs() -> None:
         "Stack:",
         "Last output:",
         "Next steps:",
-        "  close the pool",
+        "  close the envs and make new ones",
         "  if it is only slow, allow more time: step_timeout=",
         '  continue after errors: on_timeout="restart"',
         REPRODUCE,
@@ -507,8 +507,8 @@ def test_next_steps_name_processes_where_the_pool_has_none(backend: str) -> None
     asked = {"backend": backend, "workers": None if backend == "serial" else 1}
     raised = said_by(pool_of("step", boom, **asked), [FINE, FAIL])
     assert raised[raised.index("Next steps:") + 1 :] == [
-        '  continue after errors: backend="process", on_fault="restart"',
-        '  if envs interfere: backend="process", isolation="slot"',
+        '  continue: backend="process", on_fault="restart"; if envs interfere: '
+        'isolation="slot"',
         REPRODUCE,
     ]
     with pytest.raises(StartError) as caught:
@@ -520,7 +520,139 @@ def test_next_steps_name_processes_where_the_pool_has_none(backend: str) -> None
     with pytest.raises(ItemError) as of_item:
         corral.map(lambda _: boom(), [0], backend=backend)
     again = '  run such items again: backend="process", on_fault="restart"'
-    assert again in str(of_item.value).splitlines()
+    assert str(of_item.value).splitlines() == [
+        "item 0: ZeroDivisionError in map: boom",
+        "Next steps:",
+        again,
+    ]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", ["per_worker", "worker_init"])
+def test_a_function_that_prepares_workers_is_named_if_it_raises(
+    name: str, backend: str
+) -> None:
+    functions: dict[str, Any] = {name: boom}
+    said = f"^worker 0: {name} raised ZeroDivisionError: boom"
+    with pytest.raises(StartError, match=said):
+        corral.map(abs, [1], backend=backend, **functions)
+    with pytest.raises(StartError, match=said) as caught:
+        corral.Pool(Faulty, 2, backend=backend, **functions)
+    assert caught.value.fault.raised_by == name
+
+
+class Adds(Faulty):
+    """Raises numpy's error for actions of another shape."""
+
+    action_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
+
+    def step(self, action: Any) -> Any:
+        np.zeros(2) + action
+        return super().step(0)
+
+
+@pytest.mark.parametrize(
+    "name", ["SyncVectorEnv", "AsyncVectorEnv", "DummyVecEnv", "SubprocVecEnv"]
+)
+def test_where_an_action_did_not_fit_its_space_the_error_says_so(name: str) -> None:
+    if name.endswith("VecEnv"):
+        pytest.importorskip("stable_baselines3", reason="its drop-ins need it")
+    made = getattr(dropin, name)
+    envs = made([lambda: Adds("never")] * 2)
+    with pytest.raises(ValueError, match="broadcast") as caught:
+        envs.reset()
+        envs.step(np.zeros((2, 3), np.float32))
+    envs.close()
+    assert cause(caught)[-2:] == [
+        "Next steps:",
+        "  an action did not fit the action space: check_actions=True says how",
+    ]
+    envs = made([lambda: Adds("never")] * 2, check_actions=True)
+    with pytest.raises(SpaceMismatch, match=r"shape \(2, 3\); expected \(2, 2\)"):
+        envs.reset()
+        envs.step(np.zeros((2, 3), np.float32))
+    envs.close()
+
+
+def test_actions_of_agents_are_shown_by_agent_on_one_line() -> None:
+    class Pair(Pettingzoo):
+        def step(self, actions: Any) -> Any:
+            raise ValueError("joint 3")
+
+    with (
+        corral.make_multi(Pair, 2, backend="serial") as envs,
+        pytest.raises(EnvError) as caught,
+    ):
+        envs.reset()
+        envs.step({"a": np.full((2, 2), 0.5), "b": np.zeros((2, 2))})
+    line = "Last actions: {a: [0.5, 0.5], b: [0., 0.]}"
+    assert line in str(caught.value).splitlines()
+    assert caught.value.fault.last_actions[0]["a"].tolist() == [0.5, 0.5]
+
+
+class Pettingzoo:
+    """Two agents with equal spaces."""
+
+    possible_agents = ("a", "b")
+    metadata: ClassVar[dict[str, Any]] = {"name": "pair"}
+
+    def observation_space(self, agent: str) -> Any:
+        return gymnasium.spaces.Discrete(2)
+
+    def action_space(self, agent: str) -> Any:
+        return gymnasium.spaces.Box(-1, 1, (2,), np.float32)
+
+    def reset(self, seed: Any = None, options: Any = None) -> Any:
+        self.agents = [*self.possible_agents]
+        return dict.fromkeys(self.agents, 0), {agent: {} for agent in self.agents}
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+def test_evaluate_closes_its_own_envs_and_tells_nobody_to() -> None:
+    envs = [lambda: Faulty("step", kill)]
+    always: Any = Fixed(FAIL)
+    with pytest.raises(WorkerDied) as caught:
+        corral.evaluate(always, envs, 1, backend="process")
+    assert caught.value.fault.closed and "close the envs" not in str(caught.value)
+    with (
+        corral.Pool(envs, backend="process") as pool,
+        pytest.raises(WorkerDied, match="close the envs and make new ones"),
+    ):
+        corral.evaluate(always, pool, 1)
+
+
+def test_calls_of_stable_baselines3_that_only_read_are_no_note_of_a_replay() -> None:
+    pytest.importorskip("stable_baselines3", reason="make_sb3 needs it")
+    envs = corral.make_sb3(lambda: Faulty("step", boom), 1, backend="serial")
+    counts = []
+    for changes in (0, 1):
+        if changes:
+            envs.set_attr("name", "new")
+        with pytest.raises(ZeroDivisionError) as caught:
+            envs.get_attr("deed")
+            envs.reset()
+            envs.step(np.array([FAIL]))
+        fault: Any = caught.value.__cause__
+        notes = " ".join(fault.fault.episode.notes)
+        counts.append("1 call to the envs" in notes)
+        assert ("calls to the envs" in notes) is False
+    envs.close()
+    assert counts == [False, True]
+
+
+class Fixed:
+    """A policy that always chooses the same action."""
+
+    def __init__(self, action: int) -> None:
+        self.action = action
+
+    def act(self, step: Any, carry: Any, rng: Any) -> corral.Decision:
+        return corral.Decision(np.full(len(step.obs), self.action))
+
+    def value(self, obs: Any, carry: Any = None) -> Any:
+        return np.zeros(len(obs))
 
 
 @pytest.mark.parametrize(

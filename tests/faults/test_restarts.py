@@ -493,7 +493,7 @@ def test_a_call_that_kills_its_worker_raises_and_the_pool_goes_on(make_pool) -> 
         pool.call("die", slots=[1])
     told = str(caught.value)
     assert "make the call again: the worker was replaced" in told
-    assert "close the pool" not in told and "continue after" not in told
+    assert "close the envs" not in told and "continue after" not in told
     step = pool.step(actions())
     assert step.valid.tolist() == [False, False, True, True]
     assert pool.step(actions()).valid.all()
@@ -510,7 +510,7 @@ def test_a_step_may_kill_the_worker_of_a_slot_that_is_asked(
         pool.set_attr("name", ["new"], slots=[1])
     restarts = on_fault == "restart"
     assert caught.value.fault.replaced == restarts
-    assert ("close the pool" in str(caught.value)) != restarts
+    assert ("close the envs" in str(caught.value)) != restarts
     if restarts:
         assert not pool.recv().valid[0]
         pool.set_attr("name", ["new"], slots=[1])

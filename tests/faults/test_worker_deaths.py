@@ -149,7 +149,7 @@ def test_an_error_speaks_of_other_slots_only_if_the_worker_had_any(slots, lost):
         line for line in str(caught.value).splitlines() if "The worker's other" in line
     ]
     assert told == ([lost] if lost else [])
-    assert "close the pool" in str(caught.value)
+    assert "close the envs and make new ones" in str(caught.value)
 
 
 def test_env_that_exits_its_process_in_a_step(pool):
@@ -356,7 +356,8 @@ def test_constructor_that_kills_its_process():
     with pytest.raises(WorkerDied, match="famous last words") as caught:
         built(Stillborn)
     check(caught.value, worker=1)
-    assert caught.value.fault.command == "start"
+    assert caught.value.fault.command == "construct"
+    assert caught.value.fault.slot == 1
     assert not children()
 
 

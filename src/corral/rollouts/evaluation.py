@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 
 from corral.core import Policy
 from corral.engine.adapters.factories import EnvSource, is_list
+from corral.engine.faults.report import message_for
 from corral.engine.keywords import checked_keywords
 from corral.engine.pool import Pool, PoolOptions
-from corral.errors import Fault, OptionError
+from corral.errors import Fault, FaultError, OptionError
 from corral.rollouts.episodic import run_episodes
 from corral.rollouts.normalise import ObsNorm
 from corral.rollouts.number_format import rate, score
@@ -152,20 +153,26 @@ def evaluate(
             opened = Pool.with_options(env, num_envs, asked)
         else:
             opened = _on_cluster(env, num_envs, address=cluster, seed=seed, **options)
-    with opened as pool:
-        run = run_episodes(
-            pool,
-            policy,
-            episodes=episodes,
-            tasks=tasks,
-            seed=seed,
-            rows=False,
-            max_length=max_length,
-            obs_norm=obs_norm,
-            repeat=repeat,
-            act_in=act_in,
-            policy_factory=policy_factory,
-        )
+    try:
+        with opened as pool:
+            run = run_episodes(
+                pool,
+                policy,
+                episodes=episodes,
+                tasks=tasks,
+                seed=seed,
+                rows=False,
+                max_length=max_length,
+                obs_norm=obs_norm,
+                repeat=repeat,
+                act_in=act_in,
+                policy_factory=policy_factory,
+            )
+    except FaultError as error:
+        if not isinstance(opened, nullcontext):
+            error.fault = replace(error.fault, closed=True)
+            error.args = (message_for(error.fault),)
+        raise
     return Evaluation(
         returns=np.array([episode.return_ for episode in run], np.float64),
         lengths=np.array([episode.length for episode in run], np.int64),

@@ -102,7 +102,7 @@ def test_the_stack_of_a_trial_that_crashed_is_said_to_be_a_trials(capsys):
     assert stack
     *_, said = said.splitlines()
     assert said.startswith("corral: pid ")
-    assert "ended by SIGSEGV in a trial" in said and "not affected" in said
+    assert "ended by SIGSEGV in a trial" in said and "does not end the pool" in said
 
 
 def test_a_saved_verdict_counts_for_its_edition_alone():
@@ -164,8 +164,8 @@ def failed(kind, error=EnvError, **options):
     return caught.value
 
 
-HINT = '  if envs interfere: isolation="slot"'
-HINT_IN_CALLER = '  if envs interfere: backend="process", isolation="slot"'
+HINT = '  continue: on_fault="restart"; if envs interfere: isolation="slot"'
+HINT_IN_CALLER = HINT.replace("on_fault", 'backend="process", on_fault')
 
 
 @pytest.mark.parametrize("backend", ["serial", "thread", "process"])

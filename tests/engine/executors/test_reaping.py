@@ -22,9 +22,11 @@ from corral.engine.layout.plan import (
     ANSWERING,
     BUSY_SINCE,
     CLOSING,
+    CONSTRUCTING,
     CURRENT_COMMAND,
     CURRENT_SLOT,
     NO_SLOT,
+    READING,
     RESETTING,
     STEPPING,
     WORKER_ENDED,
@@ -106,6 +108,19 @@ def test_a_death_before_workers_serve_is_one_of_the_start(resources, sleeper) ->
     )
     assert (fault.exit_code, fault.signal_name) == (-15, "SIGTERM")
     assert (fault.seed, fault.others) == (77, 0)
+    watched.at(1, CONSTRUCTING, 4, 0.0)
+    fault = watched.health.death(watched.link(1, sleeper))
+    assert (fault.command, fault.slot, fault.seed) == ("construct", 4, 77)
+
+
+def test_a_replacement_that_dies_names_the_slot_that_it_built(resources, sleeper):
+    watched = Watched(resources)
+    os.kill(sleeper.pid, signal.SIGTERM)
+    sleeper.wait()
+    for doing, slot, named in ((READING, 0, 3), (CONSTRUCTING, 4, 4)):
+        watched.at(1, doing, slot, 0.0)
+        fault = watched.health.death_of_replacement(watched.link(1, sleeper))
+        assert (fault.command, fault.slot, fault.seed) == ("start", named, None)
 
 
 def test_a_death_is_that_of_the_slot_the_worker_was_at(resources, sleeper) -> None:
@@ -222,5 +237,9 @@ def test_a_shard_that_could_not_be_built_is_a_fault_of_the_start(resources) -> N
 def test_who_does_not_build_in_time_is_asked_for_its_stacks(resources, sleeper) -> None:
     watched = Watched(resources, serving=False, start_timeout=4.0)
     fault = watched.health.build_timeout(watched.link(1, sleeper))
-    assert (fault.kind, fault.command, fault.limit) == ("hung", "construct", 4.0)
+    assert (fault.kind, fault.command, fault.limit) == ("hung", "start", 4.0)
+    assert fault.slot is None
+    watched.at(1, CONSTRUCTING, 3, 0.0)
+    fault = watched.health.build_timeout(watched.link(1, sleeper))
+    assert (fault.kind, fault.command, fault.slot) == ("hung", "construct", 3)
     assert fault.stack and fault.seed == 77

@@ -142,7 +142,7 @@ def test_a_peer_that_lacks_a_package_says_what_to_install(start_candidate, tmp_p
 def test_a_fault_of_ours_names_the_slot(start_candidate):
     ours = start_candidate("Raises", layout("serial"))
     ours.build()
-    with pytest.raises(FaultError, match="slot 1, worker 0: RuntimeError in step"):
+    with pytest.raises(FaultError, match="slot 1: RuntimeError in step"):
         ours.run(5)
 
 

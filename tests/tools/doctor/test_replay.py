@@ -445,13 +445,14 @@ def test_questions_put_before_are_told_of(path) -> None:
     with corral.Pool(Walk, 1, backend="serial") as pool:
         pool.reset()
         pool.set_attr("last", 2)
+        assert pool.get_attr("last") == (2,)  # changes nothing, and is not told of
         with pytest.raises(CorralError) as caught:
             for _ in range(3):
                 pool.step(np.zeros((1, 2), np.float32))
     caught.value.fault.save(path)
     with replay(path) as replayed:
         assert replayed.reproduced is False
-        assert "made 1 calls to the envs before" in str(replayed)
+        assert "made 1 call to the envs before" in str(replayed)
 
 
 def test_mailed_actions_are_not_kept(path) -> None:

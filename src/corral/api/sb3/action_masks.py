@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy, deepcopy
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import gymnasium
 import numpy as np
@@ -24,6 +24,8 @@ from corral.errors import OptionError
 
 if TYPE_CHECKING:
     from corral.engine.pool import Pool
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 METHOD = "action_masks"
 # The info key of the masks; without underscore, so that it gets a column.
@@ -76,6 +78,12 @@ def carrying(env: Any) -> Any:
     return env
 
 
+def only_reads(function: Function) -> Function:
+    """Mark what leaves envs as they are: a replay need not repeat it (`Pool.apply`)."""
+    vars(function)["only_reads"] = True
+    return function
+
+
 def inner(env: Any) -> Any:
     """The env without the MaskCarrier."""
     return env.env if isinstance(env, MaskCarrier) else env
@@ -89,6 +97,7 @@ def outside(before: Any, env: Any) -> Any:
     return before
 
 
+@only_reads
 def masks_of(env: Any, carry: bool) -> Any:
     """Return the masks; with `carry` they come with every step from now on."""
     if isinstance(env, MaskCarrier):

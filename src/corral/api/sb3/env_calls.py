@@ -14,11 +14,12 @@ from typing import Any
 
 import gymnasium
 
-from corral.api.sb3.action_masks import inner
+from corral.api.sb3.action_masks import inner, only_reads
 from corral.engine.adapters.multi_agent import layer_with
 from corral.errors import OptionError
 
 
+@only_reads
 def get_attr(env: Any, name: str) -> Any:
     """Read the attribute, wherever in the wrappers it is; a method is not called."""
     layer = inner(env)
@@ -28,6 +29,7 @@ def get_attr(env: Any, name: str) -> Any:
     return getattr(layer_with(layer, name) or layer, name)
 
 
+@only_reads
 def has_attr(env: Any, name: str) -> bool:
     """Whether the env or one of its wrappers has the attribute."""
     try:
@@ -57,6 +59,7 @@ def _of_one_slot(env: Any, name: str) -> Any:
     return env
 
 
+@only_reads
 def identity(env: Any) -> tuple[int, int]:
     """A key that is equal for two slots with the same environment."""
     return os.getpid(), id(inner(env).unwrapped)
@@ -78,6 +81,7 @@ def known_as(wrapper: type) -> Wanted:
     return wrapper.__module__, wrapper.__qualname__
 
 
+@only_reads
 def is_wrapped(env: Any, wanted: Wanted) -> bool:
     """Whether one of the env's wrappers is of this class."""
     layer = inner(env)

@@ -23,6 +23,7 @@ import re
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,7 @@ from gymnasium.vector.utils import batch_space
 
 from corral.engine.layout.codec import codec_for, register_codec
 from corral.engine.layout.composite import PackedCodec
+from corral.engine.tree import mapped
 from corral.errors import OptionError
 
 # The key of an env's metadata that holds its Team.
@@ -121,6 +123,14 @@ class Team:
     def group_of(self, agent: Agent) -> Group:
         """The agent's group."""
         return self.place[agent][0]
+
+    def by_agent(self, action: dict[str, Any]) -> dict[Agent, Any]:
+        """An action of the env, which is by group, as one of each agent."""
+        found: dict[Agent, Any] = {}
+        for agent in self.agents:
+            group, at = self.place[agent]
+            found[agent] = mapped(itemgetter(at), action[group.name])
+        return found
 
     @property
     def observation_space(self) -> TeamSpace:

@@ -30,11 +30,12 @@ from corral.engine.executors.isolation_cache import (
     write_cached,
 )
 from corral.engine.executors.process import ProcessExecutor
+from corral.engine.faults.report import error_for
 from corral.engine.transport.mailbox import MailboxTimeout
 from corral.engine.worker.commands import ProbeRequest
 from corral.engine.worker.isolation_probe import SharingAnswer
 from corral.engine.worker.probe import Measurement
-from corral.errors import FactoryError, Fault, FaultError, WorkerDied
+from corral.errors import CorralError, FactoryError, Fault, FaultError, WorkerDied
 
 NOT_REPEATABLE_REASON = (
     "an env does not do the same twice under equal seeds, so whether two disturb each "
@@ -106,11 +107,18 @@ class SharingProbe:
             return self._given_up(f"it cannot be found out in {question.limit:g} s")
         except FaultError as error:
             if not self._stage:
-                raise
+                raise self._of_first_env(error) from error.__cause__
             return self._given_up(*_why_given_up(error, self._stage))
         if measured.sharing is not None:
             self._extra += measured.sharing.extra
         return measured
+
+    def _of_first_env(self, error: FaultError) -> CorralError:
+        """The error of the first constructor, with its slot."""
+        fault = error.fault
+        if fault.command != "construct" or fault.slot is not None:
+            return error
+        return error_for(replace(fault, slot=self.slots[0]))
 
     def _given_up(self, reason: str, safe: bool | None = None) -> Measurement:
         self._extra += 1 if self._stage == "built" else 3
@@ -163,8 +171,8 @@ def _say_what_crashed(fault: Fault) -> None:
     if fault.kind == "died" and fault.output.strip() and sys.stderr is not None:
         sys.stderr.write(
             f"corral: pid {fault.pid} ended by {_how_ended(fault)} in a trial. Before "
-            "a pool is built, two of its envs are tried in one process; the pool "
-            "itself is not affected, and its `layout` says where its envs run.\n"
+            "a pool is built, two of its envs are tried in one process; this does not "
+            "end the pool, and its `layout` says where its envs run.\n"
         )
 
 

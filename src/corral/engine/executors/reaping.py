@@ -101,8 +101,22 @@ class WorkerHealth:
 
     def death(self, link: WorkerLink) -> Fault:
         """End a worker that died or hangs; its fault."""
+        fault = self._ended(link)
+        if not self._shards:
+            return self._while_building(fault)
+        command, slot = current_command(link, self._shards[link.worker])
+        return replace(fault, command=command, slot=slot)
+
+    def death_of_replacement(self, link: WorkerLink) -> Fault:
+        """End a worker that died before it took the place of another; its fault."""
+        fault = self._while_building(self._ended(link))
+        first = self._shards[link.worker].start
+        slot = first if fault.slot is None else fault.slot
+        return replace(fault, command="start", slot=slot, seed=None)
+
+    def _ended(self, link: WorkerLink) -> Fault:
         code = self.end(link)
-        fault = Fault(
+        return Fault(
             kind="died",
             command="start",
             worker=link.worker,
@@ -111,11 +125,16 @@ class WorkerHealth:
             signal_name=signal_name(code),
             output=self._output.tail(link.worker),
         )
-        if not self._shards:
-            return replace(fault, seed=self.assignment.seed)
-        shard = self._shards[link.worker]
-        command, slot = current_command(link, shard)
-        return replace(fault, command=command, slot=slot)
+
+    def _while_building(self, fault: Fault) -> Fault:
+        """The fault of a worker that does not serve yet: which env it was building."""
+        vitals = self._control.vitals[fault.worker].tolist()
+        fault = replace(fault, seed=self.assignment.seed)
+        if vitals[plan.CURRENT_COMMAND] != plan.CONSTRUCTING:
+            return fault  # Python, imports, worker_init or per_worker
+        at = int(vitals[plan.CURRENT_SLOT])
+        slot = None if at == plan.NO_SLOT else at
+        return replace(fault, command="construct", slot=slot)
 
     def lateness(self, link: WorkerLink) -> Fault | None:
         """End a worker that overran a deadline; its fault, or None if it is in time."""
@@ -161,17 +180,17 @@ class WorkerHealth:
     def build_timeout(self, link: WorkerLink) -> Fault:
         """The fault of a worker that did not build its envs in time."""
         limit, pid = self.assignment.start_timeout, link.process.pid
-        return Fault(
+        fault = Fault(
             kind="hung",
-            command="construct",
+            command="start",
             worker=link.worker,
             pid=pid,
-            seed=self.assignment.seed,
             limit=limit,
             error_text=f"longer than {limit:g} s",
             output=self._output.tail(link.worker),
             stack=stacks.ask_for_stacks(pid, self._stack),
         )
+        return self._while_building(fault)
 
     def checked(self, worker: int, answer: Any) -> Any:
         """The answer of a worker that builds something; raises if that failed."""

@@ -270,12 +270,12 @@ class Replacement(threading.Thread):
             mailbox.post_bytes(bind, timeout)
             mailbox.fetch(timeout)
         except MailboxTimeout as error:
-            fault = health.build_timeout(link)
+            fault = replace(health.build_timeout(link), command="start", slot=None)
             kill(link.process)
             raise error_for(fault) from error
         except MailboxClosed as error:
             wait_until(link.process, time.monotonic() + SILENT_EXIT_SECONDS)
-            raise error_for(replace(health.death(link), command="start")) from error
+            raise error_for(health.death_of_replacement(link)) from error
 
     def result(self) -> WorkerLink:
         """The worker, once finished; raises if it could not be started."""

@@ -52,7 +52,8 @@ def start_errors(
 def construction_fault(error: BaseException, job: Job) -> Fault:
     """A constructor's exception as a fault."""
     slot = getattr(error, "slot", None)
-    fault = describe(error, "construct", slot, job.worker, seed=job.seed)
+    by = getattr(error, "raised_by", None)
+    fault = describe(error, "construct", slot, job.worker, seed=job.seed, raised_by=by)
     return replace(fault, kind="start")
 
 

@@ -70,6 +70,7 @@ _DROP_INS = {
     "sb3": {"serial": "DummyVecEnv", "process": "SubprocVecEnv"},
 }
 _TIMEOUTS = {
+    "start": "start_timeout",
     "construct": "start_timeout",
     MAKING_POLICY: "start_timeout",
     "reset": "reset_timeout",
@@ -109,7 +110,7 @@ def advice_for(
         syntax: how the user writes options: as Python's keywords, as the settings of a
             run ("yaml"), `key: value`, or as keywords of the drop-ins ("gymnasium",
             "sb3"), which have a class for a backend.
-        error: what has the fault, as an expression.
+        error: what has the fault, as an expression; "" for the reader of a saved one.
     """
     in_python = syntax != "yaml"
     starting = fault.command in ("start", "construct")
@@ -122,10 +123,16 @@ def advice_for(
             yield f"give a fragment more time: {_option(syntax, 'fragment_timeout')}"
         yield "see which nodes are there: corral doctor --cluster"
         return
+    if in_python and fault.unfit_action:
+        yield "an action did not fit the action space: check_actions=True says how"
+        if fault.kind == "raised":  # by the env, or on the way to it
+            return
     if in_python and fault.kind in ("died", "hung") and in_pool:
-        again = "make the call again: " * (fault.command in QUESTION_COMMANDS)
-        replaced = f"{again}the worker was replaced, and the pool continues"
-        yield replaced if fault.replaced else "close the pool"
+        if fault.replaced:
+            again = "make the call again: " * (fault.command in QUESTION_COMMANDS)
+            yield f"{again}the worker was replaced, and the pool continues"
+        elif not fault.closed:
+            yield "close the envs and make new ones"
     alone = _in_processes(fault, _option(syntax, "isolation", "slot"), syntax)
     if mistake_in(fault) is None:  # which says so itself
         line = _by_transfer(fault).get(fault.command) or _by_kind(fault, syntax)
@@ -137,13 +144,11 @@ def advice_for(
             )
         if in_python and fault.command == "sending an info to the caller":
             yield "or leave that key out: infos=[...]"
-    if in_python:
-        yield from _continuing(fault, syntax)
-    if fault.company:
-        yield f"if envs interfere: {alone}"
+    yield from _continuing(fault, syntax, alone)
     if in_python and fault.episode is not None:
         missing = fault.episode.missing
-        how = f"replay: {error}.fault.save(path), corral.replay(path)"
+        save = f"{error}.fault.save(path), corral.replay(path)"
+        how = f"replay: {save if error else 'corral replay FILE'}"
         yield f"(this episode cannot be replayed: {missing})" if missing else how
 
 
@@ -159,32 +164,48 @@ def _in_map(fault: Fault) -> bool:
     return fault.item is not None or fault.command == "map"
 
 
-def _continuing(fault: Fault, syntax: str) -> Iterator[str]:
-    """How to continue after such faults, where a restart helps."""
-    if fault.item is not None:
+def _continuing(fault: Fault, syntax: str, alone: str) -> Iterator[str]:
+    """How to continue after such faults, where a restart helps.
+
+    Args:
+        fault: what happened.
+        syntax: as for `advice_for`.
+        alone: the option that gives each env a process.
+    """
+    interfere = f"if envs interfere: {alone}" if fault.company else ""
+    again = ""
+    if syntax == "yaml":
+        pass
+    elif fault.item is not None:
         if not fault.gave_up:
-            again = _in_processes(fault, 'on_fault="restart"', syntax)
-            yield f"run such items again: {again}"
+            restart = _in_processes(fault, 'on_fault="restart"', syntax)
+            again = f"run such items again: {restart}"
     elif fault.gave_up:
-        yield "allow more restarts: max_restarts=, restarts_per_minute="
+        again = "allow more restarts: max_restarts=, restarts_per_minute="
     elif helped_by_restarts(fault) and not fault.replaced:
-        option = "on_timeout" if fault.kind == "hung" else "on_fault"
-        again = _in_processes(fault, f'{option}="restart"', syntax)
-        yield f"continue after errors: {again}"
+        name = "on_timeout" if fault.kind == "hung" else "on_fault"
+        option = f'{name}="restart"'
+        if interfere:  # on one line, which names the backend once
+            restart = _in_processes(fault, option, syntax, brief=True)
+            slot = _option(syntax, "isolation", "slot")
+            yield f"continue: {restart}; if envs interfere: {slot}"
+            return
+        again = f"continue after errors: {_in_processes(fault, option, syntax)}"
+    yield from filter(None, (again, interfere))
 
 
-def _in_caller(fault: Fault) -> bool:
+def in_caller(fault: Fault) -> bool:
     """Whether its env or function ran in this process (serial, thread)."""
     return fault.pid == os.getpid() and fault.node is None
 
 
-def _in_processes(fault: Fault, option: str, syntax: str) -> str:
+def _in_processes(fault: Fault, option: str, syntax: str, brief: bool = False) -> str:
     """An option that needs worker processes, with the backend that has them."""
-    if not _in_caller(fault):
+    if not in_caller(fault):
         return option
     process = _option(syntax, "backend", "process")
     if syntax in _DROP_INS:
-        return f"{process}(..., {option})"
+        return f"{process} with {option}" if brief else f"{process}(..., {option})"
     return f"{process}, {option}"
 
 
@@ -207,7 +228,8 @@ def _by_kind(fault: Fault, syntax: str) -> str:
     if fault.kind == "shardmate":
         return "if it happens often, give each slot its own worker: {alone}"
     if fault.item is not None:
-        return "debug it: call the function with that item yourself"
+        here = in_caller(fault)  # as it would be raised there
+        return "" if here else "debug it: call the function with that item yourself"
     if fault.command == MAKING_POLICY:
         return "debug it: call policy_factory, or pickle.loads(pickle.dumps(policy))"
     if fault.command == POLICY:
@@ -226,7 +248,7 @@ def _after_start(fault: Fault) -> str:
             "Corral starts workers with sys.executable; in an embedded interpreter, "
             "set it: multiprocessing.set_executable(path)"
         )
-    return "" if _in_caller(fault) else "debug it in your own process: {serial}"
+    return "" if in_caller(fault) else "debug it in your own process: {serial}"
 
 
 def _after_death(fault: Fault) -> str:

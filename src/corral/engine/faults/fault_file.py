@@ -119,7 +119,8 @@ def report_of(fault: Fault) -> str:
     }
     parts = [f"{title}:\n{text.rstrip()}" for title, text in sections.items() if text]
     noted = [f"Note: {note}." for note in notes]
-    return "\n\n".join([message_for(fault), *noted, *parts]) + "\n"
+    said = message_for(fault, error="")
+    return "\n\n".join([said, *noted, *parts]) + "\n"
 
 
 def _table(fault: Fault) -> dict[str, Any]:

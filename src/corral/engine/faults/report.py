@@ -14,6 +14,7 @@ from corral.engine.faults.advice import (
     MAKING_POLICY,
     POLICY,
     advice_for,
+    in_caller,
     mistake_in,
 )
 from corral.errors import CorralError, Fault, FaultError
@@ -32,6 +33,8 @@ MAX_LINES = 40
 # Of output beside a traceback, which says more.
 MAX_LINES_BESIDE_TRACEBACK = 8
 MAX_LINE_CHARACTERS = 200
+# Of one action.
+MAX_ACTION_CHARACTERS = 80
 # Characters that are kept of an exception's text; its head and its tail.
 MAX_TEXT_CHARACTERS = 8_000
 # The same of a traceback.
@@ -63,6 +66,8 @@ def where(fault: Fault) -> str:
     names = ["item", "slot", "worker", "pid", "site", "node"]
     if fault.error_type is not None:
         names.remove("pid")  # its process has not failed
+        if in_caller(fault) and (fault.slot, fault.item) != (None, None):
+            names.remove("worker")  # which is this process
     known = [name for name in names if getattr(fault, name) is not None]
     return ", ".join(f"{name} {getattr(fault, name)}" for name in known) or "the pool"
 
@@ -149,13 +154,27 @@ def _episode(fault: Fault) -> Iterator[str]:
 
 
 def _shown(action: Any) -> str:
-    """An action in a few characters."""
-    if isinstance(action, np.ndarray):
-        text = np.array2string(action, precision=4, threshold=8, separator=", ")
-        return f"{' '.join(text.split()):.80}"
-    if isinstance(action, np.generic):
-        action = action.item()
-    return f"{action!r:.60}"
+    """An action in a few characters, on one line."""
+    text = _text_of(action)
+    most = MAX_ACTION_CHARACTERS
+    return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
+def _text_of(action: Any) -> str:
+    """An action, or a part of one, without dtypes."""
+    match action:
+        case np.ndarray():
+            text = np.array2string(action, precision=4, threshold=8, separator=", ")
+        case np.generic():
+            text = repr(action.item())
+        case dict():
+            parts = (f"{key}: {_text_of(part)}" for key, part in action.items())
+            return f"{{{', '.join(parts)}}}"
+        case tuple():
+            return f"({', '.join(map(_text_of, action))})"
+        case _:
+            text = repr(action)
+    return " ".join(text[:1_000].split())
 
 
 def _worker(fault: Fault) -> Iterator[str]:
@@ -207,6 +226,8 @@ def _what_happened(fault: Fault) -> str:
             return f"{place}: {fault.error_type} in {command}: {fault.error_text}"
         case "start":
             said = f"{fault.error_type}: {fault.error_text}"
+            if fault.raised_by is not None:
+                return f"{place}: {fault.raised_by} raised {said}"
             return f"{place} could not be built: {said}"
         case "hung":
             what = command if fault.item is None else "the function"

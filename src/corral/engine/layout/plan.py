@@ -63,9 +63,9 @@ SCALAR_FIELDS = ("reward", *_FLAGS, "episode_return", "episode_length", "seed")
 # Seconds spent on commands; when its current command began, by time.perf_counter, 0
 # while it waits; READING, STEPPING, RESETTING, CONSTRUCTING, ANSWERING, CLOSING or
 # DECIDING; when it ended to be replaced, BEFORE_RESET, AFTER_STEP or AFTER_SITE_CALL,
-# 0 if it did not; the slot it is at, counted from its shard's first, NO_SLOT between
-# two; 1 from the beginning of a site's call until its parent has the reply; the number
-# of its latest question.
+# 0 if it did not; the slot it is at, counted from its shard's first (while its first
+# envs are built, from the pool's first), NO_SLOT between two; 1 from the beginning of a
+# site's call until its parent has the reply; the number of its latest question.
 BUSY_SECONDS, BUSY_SINCE, CURRENT_COMMAND, RETIREMENT_STAGE, CURRENT_SLOT = range(5)
 SITE_CALLED, QUESTION_NUMBER = 5, 6
 NO_SLOT = -1

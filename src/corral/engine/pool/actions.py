@@ -90,6 +90,14 @@ class Actions:
             found |= zip(there.tolist(), actions, strict=True)
         return tuple(found[row] for row in rows.tolist())
 
+    def some_unfit(self, slot: int, ticket: int, count: int) -> bool:
+        """Whether one of these actions did not fit the space, and was sent as it is."""
+        if self._places is None:
+            return False
+        first = ticket - min(count, self.rows) + 1
+        rows = np.arange(first, ticket + 1) & self._mask
+        return bool((self._places[rows, slot] == ELSEWHERE).any())
+
     def _read(
         self, arrays: list[NDArray[Any]], rows: NDArray[np.int64], slot: int
     ) -> Iterable[Any]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from corral.core import NO_TASK
+from corral.engine.adapters.team import Team
 from corral.engine.executors.assign import worker_and_index
 from corral.engine.executors.contract import Assignment, Executor
 from corral.engine.faults.advice import QUESTION_COMMANDS, mistake_in
@@ -121,12 +122,17 @@ class Neighbourhood:
 
 @dataclass(frozen=True, slots=True)
 class FaultDetails(Neighbourhood):
-    """Completes faults."""
+    """Completes faults.
+
+    Attributes:
+        team: The agents of each env, where it has several.
+    """
 
     executor: Executor
     state: PoolState
     actions: Actions
     views: DataViews
+    team: Team | None = None
 
     def of_exception(self, fault: Fault, asked: Asked | None = None) -> Fault:
         """The fault of an env that raised; `asked`: the question, if it was one."""
@@ -280,8 +286,13 @@ class FaultDetails(Neighbourhood):
         """
         assert fault.slot is not None and fault.worker is not None
         company = self.company_of(fault)
-        actions = self.actions.last(fault.slot, ticket, fault.step or 0)
-        known |= {"company": company, "last_actions": actions[-MAX_SHOWN_ACTIONS:]}
+        steps = fault.step or 0
+        actions = self.actions.last(fault.slot, ticket, steps)
+        shown = actions[-MAX_SHOWN_ACTIONS:]
+        if self.team is not None:
+            shown = tuple(map(self.team.by_agent, shown))
+        known |= {"company": company, "last_actions": shown}
+        known["unfit_action"] = self.actions.some_unfit(fault.slot, ticket, steps)
         if _is_replayable(fault):
             before, beside = self._beside(fault, company, actions)
             known["episode"] = EpisodeRecord(
@@ -348,11 +359,14 @@ class FaultDetails(Neighbourhood):
     def _replay_notes(self, fault: Fault) -> Iterator[str]:
         if fault.seed is None:
             yield "the episode began without a seed: the replay draws other numbers"
-        questions = self.state.question_count - (fault.command in QUESTION_COMMANDS)
-        if questions:
+        changes = self.state.change_count
+        if fault.command in QUESTION_COMMANDS and self.state.asked_for_change:
+            changes -= 1  # this one
+        if changes:
+            many = f"{changes} calls" if changes > 1 else "1 call"
             yield (
-                f"the pool made {questions} calls to the envs before (call, set_attr "
-                "and the like), which the replay does not repeat"
+                f"the pool made {many} to the envs before (call, set_attr, apply), "
+                "which the replay does not repeat"
             )
 
 

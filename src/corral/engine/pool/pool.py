@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from corral.core import Autoreset, EnvSpec, Step
 from corral.engine.adapters.factories import EnvSource, Wrap, factories_for
 from corral.engine.adapters.task_delivery import TaskBy, way_for
+from corral.engine.adapters.team import TEAM_KEY
 from corral.engine.executors.assign import Placement
 from corral.engine.executors.contract import Assignment, closed_on_error
 from corral.engine.faults.process_usage import run_delay
@@ -263,6 +264,7 @@ class Pool(WorkersOwner):
             state=self._state,
             actions=actions,
             views=views,
+            team=self.spec.metadata.get(TEAM_KEY),
         )
 
     # Sending --------------------------------------------------------------------------
@@ -604,7 +606,7 @@ class Pool(WorkersOwner):
 
     def get_attr(self, name: str, slots: Slots | None = None) -> tuple[Any, ...]:
         """Read an attribute, wherever in the wrappers it is."""
-        return self._ask("get_attr", slots, lambda _: name)
+        return self._ask("get_attr", slots, lambda _: name, reads=True)
 
     def set_attr(self, name: str, values: Any, slots: Slots | None = None) -> None:
         """Set an attribute where the wrappers have it; a list or tuple is per slot."""
@@ -628,15 +630,24 @@ class Pool(WorkersOwner):
         self, function: Callable[..., Any], *args: Any, slots: Slots | None = None
     ) -> tuple[Any, ...]:
         """`function(env, *args)` beside each env of these slots, or all."""
-        return self._ask("apply", slots, lambda _: (function, args))
+        reads = getattr(function, "only_reads", False)
+        return self._ask("apply", slots, lambda _: (function, args), reads)
 
-    def _ask(self, verb: str, slots: Slots | None, payload: Payload) -> tuple[Any, ...]:
-        return self.answers(self.ask_async(verb, slots, payload))
+    def _ask(
+        self, verb: str, slots: Slots | None, payload: Payload, reads: bool = False
+    ) -> tuple[Any, ...]:
+        return self.answers(self.ask_async(verb, slots, payload, reads))
 
-    def ask_async(self, verb: str, slots: Slots | None, payload: Payload) -> Question:
-        """Ask one question per worker that has any of the slots; do not wait."""
+    def ask_async(
+        self, verb: str, slots: Slots | None, payload: Payload, reads: bool = False
+    ) -> Question:
+        """Ask one question per worker that has any of the slots; do not wait.
+
+        With `reads` it leaves the envs as they are: a replay need not repeat it.
+        """
         self._lifecycle.check()
-        return self._questions.ask(verb, self._state.choose(slots).tolist(), payload)
+        chosen = self._state.choose(slots).tolist()
+        return self._questions.ask(verb, chosen, payload, reads)
 
     def answers(
         self, question: Question, timeout: float | None = None

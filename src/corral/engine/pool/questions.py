@@ -26,14 +26,22 @@ class Questions:
 
     dispatcher: Dispatcher
 
-    def ask(self, verb: str, slots: list[int], payload: Payload) -> Question:
-        """Ask one question per worker that has any of the slots; do not wait."""
+    def ask(
+        self, verb: str, slots: list[int], payload: Payload, reads: bool = False
+    ) -> Question:
+        """Ask one question per worker that has any of the slots; do not wait.
+
+        `reads`: whether it leaves the envs as they are.
+        """
         shards = self.dispatcher.executor.shards
         by_worker: dict[int, list[int]] = {}
         for slot in slots:
             by_worker.setdefault(worker_and_index(slot, shards)[0], []).append(slot)
         question = Question(slots, by_worker, verb, payload, next_question_number())
-        self.dispatcher.state.question_count += 1
+        state = self.dispatcher.state
+        state.question_count += 1
+        state.asked_for_change = not reads
+        state.change_count += state.asked_for_change
         self._ask_missing(question)
         return question
 

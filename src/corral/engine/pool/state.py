@@ -258,6 +258,9 @@ class PoolState:
         self.send_count = 0
         # How many questions the envs were asked.
         self.question_count = 0
+        # Of these, how many may have changed the envs; whether the last one may have.
+        self.change_count = 0
+        self.asked_for_change = False
         # By worker: its latest question, until the answers are taken.
         self.questions: dict[int, Question] = {}
         self._pending = np.zeros(count, np.bool_)

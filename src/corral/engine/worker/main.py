@@ -144,16 +144,25 @@ class _WorkerProcess:
         self._open_shared(build.job)
         self.worker = worker = Worker(build.job, guard=self.guard)
         first, self._kept = self._kept, None
+        worker.shard.envs.about_to_build = self._mark_building
         try:
             if self._post_result(build.job, partial(worker.build, first, self._tried)):
+                self._mark(plan.READING)
                 self._serve(worker, _expect(self.mailbox.fetch(), commands.BindBlock))
         finally:
             self.guard()
             # Seen by a parent that waits for us: this may take as long as it needs.
-            vitals = self.views.vitals[self.index].data
-            vitals[plan.BUSY_SINCE] = time.perf_counter()
-            vitals[plan.CURRENT_COMMAND] = plan.CLOSING
+            self.views.vitals[self.index, plan.BUSY_SINCE] = time.perf_counter()
+            self._mark(plan.CLOSING)
             worker.shard.close()
+
+    def _mark(self, doing: int) -> None:
+        """Let the parent see what this worker does, before it serves or after."""
+        self.views.vitals[self.index, plan.CURRENT_COMMAND] = doing
+
+    def _mark_building(self, slot: int) -> None:
+        self.views.vitals[self.index, plan.CURRENT_SLOT] = slot
+        self._mark(plan.CONSTRUCTING)
 
     def _probe_until_build(self) -> Any:
         """Answer all probes; returns the first message that asks for something else."""
@@ -177,7 +186,9 @@ class _WorkerProcess:
         )
         if message.recorded is not None:
             return trial.repeats(message.recorded)
+        self._mark_building(plan.NO_SLOT)  # the parent knows which
         measured, self._kept = trial.run(), trial.kept
+        self._mark(plan.READING)
         return measured
 
     @staticmethod
@@ -200,7 +211,10 @@ class _WorkerProcess:
 
     def _explained(self, error: BaseException, job: commands.Job) -> Fault:
         slot = getattr(error, "slot", None)
-        fault = letters.describe(error, "construct", slot, self.index, seed=job.seed)
+        by = getattr(error, "raised_by", None)
+        fault = letters.describe(
+            error, "construct", slot, self.index, seed=job.seed, raised_by=by
+        )
         if isinstance(error, ImportError) and error.name:
             text = (
                 f"{fault.error_text} (in the worker; module {error.name!r} is not "

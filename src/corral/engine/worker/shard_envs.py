@@ -43,6 +43,8 @@ class ShardEnvs:
         self._job = job
         self._guard = guard
         self._factories: Sequence[Callable[..., Any]] = ()
+        # Called with the slot whose env is built next, before there is a block.
+        self.about_to_build: Callable[[int], None] = lambda slot: None
         # Envs that were closed, and not built again.
         self._closed: set[int] = set()
         self._generator_seeds: dict[int, int] = {}
@@ -54,6 +56,7 @@ class ShardEnvs:
         """Build every env; an error has the `slot` it came from."""
         self._factories = factories
         for index, slot in enumerate(self._job.slots):
+            self.about_to_build(slot)
             try:
                 with guarded(self._guard):
                     self.adapters.append(self._built(index))

@@ -10,6 +10,7 @@ import itertools
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -85,11 +86,20 @@ class Worker:
             if job.threads is not None and torch is not None:
                 torch.set_num_threads(job.threads)
         if job.worker_init is not None:
-            opened(job.worker_init)()
-            self.guard()
+            self._made_by("worker_init", job.worker_init)
         if job.per_worker is not None:
-            self.context.resource = opened(job.per_worker)()
-            self.guard()
+            self.context.resource = self._made_by("per_worker", job.per_worker)
+
+    def _made_by(self, name: str, function: Any) -> Any:
+        """What a function of the user makes; an error knows which one it came from."""
+        try:
+            made = opened(function)()
+        except BaseException as error:
+            with suppress(Exception):  # some exceptions take no attributes
+                error.raised_by = name  # type: ignore[attr-defined]
+            raise
+        self.guard()
+        return made
 
     def build(self, first: Any = None, tried: Worker | None = None) -> list[EnvSpec]:
         """Resources first, then the envs that use them.

@@ -113,7 +113,7 @@ class RunFailure:
             all_used = fault.restarts >= config.max_restarts
             limit = "max_restarts" if all_used else "restarts_per_minute"
             return {limit: LIMIT_FACTOR * getattr(config, limit)}, ""
-        if fault.kind == "hung" and fault.command == "construct":
+        if fault.kind == "hung" and fault.command in ("start", "construct"):
             allowed = fault.limit or config.start_timeout or 1.0
             return {"start_timeout": LIMIT_FACTOR * allowed}, ""
         if fault.kind == "node":
