@@ -45,6 +45,8 @@ def test_the_worst_finding_is_the_status(doctor):
     assert "the first env fails in step()" in " ".join(out.split())
     assert "from cli_envs import Raises" in out
     assert 'corral.make(Raises, num_envs=3, isolation="slot")' in out
+    assert "Run it in parallel only with the options below." in out
+    assert "fix the problems" not in out
 
 
 def test_nothing_is_saved_of_what_is_not_known(doctor, here):

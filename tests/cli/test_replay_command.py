@@ -36,6 +36,17 @@ class Stumbling(gym.Env[Any, Any]):
         return 0, 0.0, False, False, {}
 
 
+class Aborting(Stumbling):
+    def step(self, action):
+        if action:
+            os.abort()
+        return 0, 0.0, False, False, {}
+
+
+def unbuilt() -> Stumbling:
+    raise FileNotFoundError("no such file: robot.urdf")
+
+
 class Jealous(Stumbling):
     """Fails in its second step where another one of its process has taken one."""
 
@@ -105,7 +116,41 @@ def test_one_that_fails_beside_another_env_alone_is_reproduced(
     assert main(["replay", path]) == 0
     out = capsys.readouterr().out
     assert "not reproduced: nothing went wrong" in out
-    assert 'They interfere with each other: isolation="slot"' in out
+    assert 'They interfere with each other: backend="process", isolation="slot"' in out
+
+
+def test_a_crash_is_told_once(tmp_path, capsys) -> None:
+    path = str(tmp_path / "fault.zip")
+    with (
+        corral.Pool(Aborting, 2, backend="process", workers=2, seed=0) as pool,
+        pytest.raises(CorralError) as caught,
+    ):
+        pool.reset()
+        pool.step([0, 0])
+        pool.step([0, 1])
+    caught.value.fault.save(path)
+    assert main(["replay", path]) == 0
+    then, now = capsys.readouterr().out.split("Now:")
+    assert "seed" in then and "seed" not in now
+    assert now.count("step 2") == 1 == now.count("slot 1")
+    assert "reproduced in step 2: the process was ended by SIGABRT" in now
+
+
+def test_a_program_that_has_run_envs_names_the_file(tmp_path, capsys) -> None:
+    path = saved(tmp_path / "a fault.zip")
+    main(["replay", path])
+    said = f"To find out, run: corral replay '{path}'"
+    assert said in capsys.readouterr().out
+
+
+def test_a_factory_that_fails_is_shown_from_the_users_code_on(tmp_path, capsys) -> None:
+    path = str(tmp_path / "fault.zip")
+    with pytest.raises(CorralError) as caught:
+        corral.Pool([Stumbling, unbuilt], backend="serial", seed=0)
+    caught.value.fault.save(path)
+    assert main(["replay", path]) == 0
+    now = capsys.readouterr().out.split("Now:")[1]
+    assert "in unbuilt" in now and "src/corral" not in now
 
 
 def test_one_that_is_gone_has_another_status(tmp_path, capsys) -> None:

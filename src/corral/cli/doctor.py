@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("replay a failed episode").add_argument
     add_options(add, ("--replay", "FILE", Path, "replay the episode of a saved fault"))
     text = "seconds allowed for one measurement (default: 60), or for the step that "
-    replay.add_replay_options(add, text + "hung (default: the limit it had)")
+    replay.add_replay_options(add, text + "failed (default: the limit it had, or 60)")
     add = parser.add_argument_group("examine a cluster").add_argument
     text = "examine a Ray cluster: auto (the default), HOST:PORT, local"
     add("--cluster", metavar="ADDRESS", nargs="?", const="auto", help=text)

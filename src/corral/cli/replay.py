@@ -55,6 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
         refuse_debugger(fault)
     print(f"Then:\n{indent(message_for(fault, None), '    ')}\n")
     options = {"timeout": arguments.timeout, "debugger": arguments.debugger}
+    options["path"] = str(arguments.file)
     with replay_fault(fault, **options) as replayed:
         print(f"Now:\n{indent(str(replayed), '    ')}")
         error = replayed.error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import subprocess
@@ -133,6 +134,30 @@ class CrashesInCompany(Walk):
         CrashesInCompany.alive += 1
         if CrashesInCompany.alive > 1:
             os.abort()
+
+
+class Ends(Walk):
+    """Its first move is its last.
+
+    Args:
+        deed: "crash", "hang" or "fail".
+    """
+
+    def __init__(self, deed: str) -> None:
+        super().__init__()
+        self.deed = deed
+
+    def move(self, action):
+        getattr(self, self.deed)()
+
+    def crash(self):
+        ctypes.string_at(0)
+
+    def hang(self):
+        time.sleep(600)
+
+    def fail(self):
+        raise OSError("no")
 
 
 class DrawsGlobally(Walk):

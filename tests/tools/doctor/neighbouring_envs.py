@@ -58,6 +58,23 @@ class Rude(Walk):
         return super().step(action)
 
 
+class Collecting(Walk):
+    """The same, with a list of those that have stepped.
+
+    Args:
+        walked: the list, of their ids.
+    """
+
+    def __init__(self, walked):
+        self.walked = walked
+
+    def step(self, action):
+        self.walked.append(id(self))
+        if self.at > 3.0 and len({*self.walked}) > 1:
+            raise RuntimeError("stepSimulation failed.")
+        return super().step(action)
+
+
 class Stuck(Rude):
     """The same; its steps hang while there is a file.
 

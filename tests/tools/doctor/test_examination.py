@@ -39,6 +39,18 @@ def test_an_env_that_cannot_be_played_is_a_finding(how, at, words):
     assert report.verdict is None and report.recommendation is None and not report
 
 
+@pytest.mark.parametrize(
+    ("deed", "kind"), [("crash", "died"), ("hang", "hung"), ("fail", "raised")]
+)
+def test_a_finding_names_the_users_line(deed, kind):
+    report = check(functools.partial(bad.Ends, deed), only=["api"], seconds=2.0)
+    (finding,) = report.problems
+    said = f"{finding.measured} {finding.remedy}"
+    assert "misbehaving.py, line " in said and f"in {deed}: " in said
+    assert "ctypes/__init__" not in said
+    assert finding.data["kind"] == kind
+
+
 def test_an_env_that_fails_later_loses_one_check_and_no_more():
     late = functools.partial(Crashing, "segfault", "step", after=330)
     report = check(late, only=["memory", "buffers"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import pickle
 import threading
 import zipfile
@@ -12,6 +13,7 @@ import pytest
 from neighbouring_envs import (
     AlwaysFails,
     BuiltFirst,
+    Collecting,
     Crashing,
     LastReset,
     Leaves,
@@ -29,6 +31,7 @@ from neighbouring_envs import (
 
 import corral
 from corral.engine.faults.fault_file import load
+from corral.engine.worker.worker import Worker
 from corral.errors import CorralError
 from corral.tools.doctor import neighbours
 from corral.tools.doctor.replay import replay
@@ -43,8 +46,9 @@ def path(tmp_path):
 
 @pytest.fixture(autouse=True)
 def nobody_has_walked_here(monkeypatch):
-    """What replays in this process leave is not there for the next."""
+    """What other tests and replays in this process leave is not there for the next."""
     monkeypatch.setattr(Rude, "walked", set())
+    monkeypatch.setattr(Worker, "has_built", False)
 
 
 @pytest.fixture
@@ -73,7 +77,7 @@ def test_an_env_that_another_one_broke_is_told_so(path) -> None:
         assert replayed.reproduced is False
         assert replayed.neighbours.alone == 0
         assert replayed.neighbours.beside == {1 - fault.slot: 3}
-        assert replayed.neighbours.interferes
+        assert replayed.neighbours.interferes and replayed.interferes
         assert INTERFERES in str(replayed)
 
 
@@ -141,16 +145,50 @@ def test_an_env_that_fails_alone_too_blames_no_other(path) -> None:
     fail(path, AlwaysFails)
     with replay(path) as replayed:
         assert replayed.reproduced and replayed.neighbours is None
-        assert "the other envs of its process are not the reason" in str(replayed)
+        assert replayed.interferes is False
+        assert "the other envs of its process are not the reason." in str(replayed)
 
 
-def test_the_program_that_ran_the_others_does_not_blame_the_env(path) -> None:
-    fail(path, Rude, backend="serial", workers=None)
+@pytest.mark.parametrize("backend", ["serial", "thread"])
+def test_the_program_that_ran_the_others_does_not_blame_the_env(path, backend) -> None:
+    fail(path, Rude, backend=backend, workers=None)
     with replay(path) as replayed:
         assert replayed.reproduced and replayed.neighbours is None
-        assert "has run the other envs too, so it cannot tell" in str(replayed)
+        assert replayed.interferes is None
+        assert "has run other envs too, so this does not show" in str(replayed)
+        assert f"To find out, run: corral replay {path}" in str(replayed)
     with replay(path, backend="process") as replayed:
-        assert replayed.neighbours.interferes
+        assert replayed.interferes
+        # As the error said.
+        assert 'other: backend="process", isolation="slot" gives each' in str(replayed)
+
+
+def test_a_program_that_ran_envs_in_another_pool_does_not_blame_it(path) -> None:
+    fail(path, Rude)
+    with corral.Pool(Rude, 2, backend="serial", isolation="shared") as pool:
+        pool.reset()
+        pool.step([1, 1])
+    with replay(path) as replayed:
+        assert replayed.reproduced and replayed.interferes is None
+        assert "To find out, run: corral replay" in str(replayed)
+
+
+def test_another_program_of_the_same_pid_has_not_run_the_others(
+    path, monkeypatch
+) -> None:
+    fault = fail(path, AlwaysFails, backend="serial", workers=None)
+    assert fault.pid == os.getpid()
+    monkeypatch.setattr(Worker, "has_built", False)  # as there
+    with replay(path) as replayed:
+        assert replayed.interferes is False
+        assert "are not the reason." in str(replayed)
+
+
+def test_an_env_that_is_alone_in_the_program_is_to_blame(path) -> None:
+    fail(path, AlwaysFails, backend="serial", workers=None, num_envs=1)
+    with replay(path) as replayed:
+        assert replayed.reproduced and replayed.interferes is False
+        assert "other envs" not in str(replayed)
 
 
 def test_what_took_too_long_is_not_taken_for_what_works(path, single_runs) -> None:
@@ -160,7 +198,8 @@ def test_what_took_too_long_is_not_taken_for_what_works(path, single_runs) -> No
     with replay(path, timeout=0.5) as replayed:
         assert replayed.neighbours.late == 1
         assert replayed.neighbours.interferes is None
-        assert "1 of them took too long: allow more with timeout=" in str(replayed)
+        said = "1 of the 2 processes took too long; allow more with timeout="
+        assert said in str(replayed)
 
 
 def test_slots_have_the_numbers_of_their_cluster(path, single_runs) -> None:
@@ -175,8 +214,9 @@ def test_an_env_that_failed_once_blames_no_other(path, single_runs, kind) -> Non
     with replay(path) as replayed:
         assert replayed.neighbours.alone == 0
         assert set(replayed.neighbours.beside.values()) == {0}
-        assert replayed.neighbours.interferes is None
-        assert "is not known" in str(replayed)
+        assert replayed.neighbours.interferes is None and replayed.interferes is None
+        assert "did not fail again in any of 2 runs" in str(replayed)
+        assert "may fail at random, or depend on time" in str(replayed)
 
 
 def test_an_env_that_draws_unlucky_numbers_blames_no_other(path) -> None:
@@ -194,7 +234,8 @@ def test_an_env_that_fails_in_some_processes_blames_no_other(path) -> None:
         assert not replayed.neighbours.interferes
 
 
-def test_what_a_class_took_along_is_not_held_against_it(path) -> None:
+@pytest.mark.parametrize("backend", ["serial", "thread"])
+def test_what_a_class_took_along_is_not_held_against_it(path, backend) -> None:
     class Crowded(Walk):  # goes by value, and with it those who have walked
         walked = set()  # noqa: RUF012
 
@@ -204,9 +245,52 @@ def test_what_a_class_took_along_is_not_held_against_it(path) -> None:
                 raise RuntimeError("stepSimulation failed.")
             return super().step(action)
 
-    fail(path, Crowded, backend="serial", workers=None)
+    fail(path, Crowded, backend=backend, workers=None)
     with replay(path) as replayed:
-        assert "not the reason" not in str(replayed)
+        assert replayed.reproduced and replayed.neighbours is None
+        assert replayed.interferes is None
+        assert "Whether other envs are the reason is not known" in str(replayed)
+        assert "Move the class to a module to find out." in str(replayed)
+    checked = neighbours.check_neighbours(load(path), None, 60.0)
+    assert checked.alone and checked.interferes is None
+    assert "Move the class to a module to find out." in str(checked)
+
+
+def test_nor_is_what_a_function_took_along(path) -> None:
+    walked: list[int] = []
+
+    def make():
+        return Collecting(walked)
+
+    fail(path, make, backend="serial", workers=None)
+    with replay(path) as replayed:
+        assert replayed.reproduced and replayed.interferes is None
+        assert "Move the factory to a module to find out." in str(replayed)
+
+
+def test_a_class_that_was_sent_to_processes_took_nothing_along(path) -> None:
+    class Failing(AlwaysFails):
+        pass
+
+    class Crowded(Walk):
+        made: list[int] = []  # noqa: RUF012
+
+        def __init__(self):
+            self.made.append(1)
+
+        def step(self, action):
+            if self.at > 2.0 and len(self.made) > 1:
+                raise RuntimeError("stepSimulation failed.")
+            return super().step(action)
+
+    fail(path, Failing)
+    with replay(path) as replayed:
+        assert replayed.reproduced and replayed.interferes is False
+        # It is saved as it is here, where the program may have built one.
+        assert "unless the program that saved this had built such" in str(replayed)
+    fail(path, Crowded)
+    with replay(path) as replayed:
+        assert not replayed.reproduced and replayed.interferes
 
 
 def test_an_env_that_had_its_process_to_itself_is_run_alone(path) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import faulthandler
 import functools
 import json
 import os
 import pickle
 import random
 import threading
+import traceback
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -230,6 +232,44 @@ def test_resets_constructors_and_calls_are_run_again_too(path, backend) -> None:
         assert str(replayed.error) == fault.error_text
 
 
+@pytest.mark.parametrize("backend", ["serial", "process"])
+def test_an_env_that_raises_a_keyboard_interrupt_gives_a_result(path, backend) -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    fail(path, functools.partial(Walk, interrupt))
+    with replay(path, backend=backend) as replayed:
+        assert replayed.reproduced
+        assert "reproduced in step 12: KeyboardInterrupt\n" in f"{replayed}\n"
+        assert (replayed.env is None) == (backend == "process")
+
+
+def test_ctrl_c_ends_a_replay(path) -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    flag = path.with_name("flag")
+    flag.touch()
+    fail(path, functools.partial(Walk, lambda: 1 / 0 if flag.exists() else interrupt()))
+    flag.unlink()
+    with pytest.raises(KeyboardInterrupt):
+        replay(path)
+
+
+def test_a_constructor_that_fails_has_the_pools_seed(path) -> None:
+    def refuse() -> Any:
+        raise MemoryError("no room")
+
+    fail(path, [Walk, refuse], None)
+    replayed = replay(path, backend="process")
+    assert replayed.reproduced
+    assert "Pool seed: 3" in str(replayed.error)
+    assert "Episode" not in str(replayed.error)
+    with replay(path) as replayed:
+        frames = traceback.extract_tb(replayed.error.__traceback__)
+        assert [frame.name for frame in frames] == ["refuse"]
+
+
 def test_what_does_not_fit_its_space_does_not_fit_here_either(path) -> None:
     fail(path, functools.partial(Walk, unfit))
     with replay(path) as replayed:
@@ -268,6 +308,8 @@ def test_an_episode_that_takes_its_process_down_gets_one_of_its_own(
     assert replayed.error.fault.signal_name == "SIGSEGV"
     said, shown = str(replayed), "".join(capfd.readouterr())
     assert said.count("in crash") == 1 and "Fatal" not in shown
+    assert said.count(f"slot {error.fault.slot}") == 1 == said.count("step 12")
+    assert "seed" not in said and f"seed {error.fault.seed}" in str(replayed.error)
     assert "rerun.py" not in said
     with pytest.raises(WorkerDied):
         replay(path, raise_error=True)
@@ -297,6 +339,54 @@ def test_an_episode_that_hung_hangs_for_as_long_as_it_was_given(path, capfd) -> 
     said, shown = str(replayed), "".join(capfd.readouterr())
     assert said.count("in hang") == 1 and "Timeout" not in said + shown
     assert "rerun.py" not in said
+
+
+@pytest.mark.parametrize("first", [1, 0])
+def test_a_command_before_it_may_not_hang_for_ever_either(
+    path, monkeypatch, first
+) -> None:
+    monkeypatch.setattr("corral.tools.doctor.replay.REPLAY_TIMEOUT_SECONDS", 1.5)
+    flag = path.with_name("flag")
+    flag.touch()
+
+    class Elsewhere(Walk):
+        def __init__(self) -> None:
+            super().__init__()
+            if not flag.exists() and not first:
+                hang()
+
+        def step(self, action):
+            if not flag.exists() or self.steps == 2:
+                hang()
+            return super().step(action)
+
+    options = {"step_timeout": 0.4, "close_timeout": 0.5, "isolation": "shared"}
+    fail(path, Elsewhere, 1, **options)
+    flag.unlink()
+    replayed = replay(path)
+    assert replayed.reproduced is False
+    assert isinstance(replayed.error, WorkerHung)
+    at = ("step", 1) if first else ("construct", 0)
+    assert (replayed.command, replayed.step) == at
+    assert "in hang" in replayed.error.fault.stack
+    assert "took longer than 1.5 s" in str(replayed)
+
+
+@pytest.mark.parametrize("deed", ["cancel", "rearm"])
+def test_an_env_that_takes_the_timer_hangs_no_longer(path, monkeypatch, deed) -> None:
+    monkeypatch.setattr("corral.tools.doctor.replay.REPLAY_TIMEOUT_SECONDS", 1.5)
+
+    def take_and_hang() -> None:
+        if deed == "cancel":
+            faulthandler.cancel_dump_traceback_later()
+        else:
+            faulthandler.dump_traceback_later(500, exit=True)
+        hang()
+
+    fail(path, functools.partial(Walk, take_and_hang), 1, step_timeout=0.4)
+    replayed = replay(path)
+    assert replayed.reproduced and isinstance(replayed.error, WorkerHung)
+    assert "in take_and_hang" in replayed.error.fault.stack
 
 
 def test_a_child_that_crashes_first_does_not_hide_that_it_hung(path, capfd) -> None:

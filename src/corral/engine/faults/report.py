@@ -137,7 +137,8 @@ def message_for(
 
 
 def _episode(fault: Fault) -> Iterator[str]:
-    begun = "start" not in (fault.kind, fault.command) and fault.step is not None
+    building = fault.kind == "start" or fault.command in ("start", "construct")
+    begun = not building and fault.step is not None
     if fault.seed is not None and not begun:
         yield f"Pool seed: {fault.seed}"
     parts = {

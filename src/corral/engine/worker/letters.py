@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, replace
+from types import TracebackType
 from typing import Any
 
 import cloudpickle
@@ -28,8 +29,10 @@ from corral.errors import CorralError, Fault
 # What calls the user's code in a worker.
 _OWN_MODULES = (
     "corral.engine.worker",
-    "corral.engine.adapters.factories",
+    "corral.engine.executors",
+    "corral.engine.adapters",
     "corral.engine.pool.local",
+    "corral.tools.doctor",
 )
 # Of an exception that is sent; of a bigger one, only text and traceback are.
 MAX_EXCEPTION_BYTES = 1 << 20
@@ -218,14 +221,19 @@ def _text(error: BaseException) -> str:
         return f"<no text: {type(failure).__name__} in __str__>"
 
 
-def _readable(error: BaseException) -> str:
+def users_part(error: BaseException) -> TracebackType | None:
+    """Its traceback without the frames on top, which are ours and not the env's."""
     trace = error.__traceback__
-    # The frames on top are ours and say nothing about the env.
     while not isinstance(error, CorralError) and trace is not None and trace.tb_next:
         module = trace.tb_frame.f_globals.get("__name__", "")
         if not module.startswith(_OWN_MODULES):
             break
         trace = trace.tb_next
+    return trace
+
+
+def _readable(error: BaseException) -> str:
+    trace = users_part(error)
     # Piece by piece: one of them may be an exception's text of many megabytes.
     report = traceback.TracebackException(type(error), error, trace)
     return shortened(

@@ -62,6 +62,8 @@ class RebuildSpec:
         surroundings: None in the process that made it.
         missing: Why it cannot be opened, if it cannot.
         batched: Whether the slot was one of a batch; opened, it is a batch of one.
+        packed_in: The pid of the process that packed it; None in that process, and in
+            files of earlier versions.
     """
 
     slot: int
@@ -76,6 +78,7 @@ class RebuildSpec:
     surroundings: Surroundings | None = None
     missing: str = ""
     batched: bool = False
+    packed_in: int | None = None
 
     def packed(self) -> RebuildSpec:
         """The RebuildSpec as it travels."""
@@ -99,6 +102,7 @@ class RebuildSpec:
             left_out=() if fits else tuple(self.shared),
             surroundings=Surroundings.here(),
             missing=missing,
+            packed_in=os.getpid(),
         )
 
     def packed_like(self, other: RebuildSpec, packed: RebuildSpec) -> RebuildSpec:

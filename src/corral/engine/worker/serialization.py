@@ -249,6 +249,11 @@ class Unpacked:
         """Whether code came along by value, with all that its classes held then."""
         return b"cloudpickle" in self._data
 
+    @property
+    def has_class(self) -> bool:
+        """Whether a class is part of that code."""
+        return b"_make_skeleton_class" in self._data
+
 
 def opened(packed: Callable[..., Any] | Unpacked | None) -> Any:
     """The user's object, whether it travelled (processes) or not (serial, threads)."""

@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,7 +56,13 @@ STEP, STEP_ALL, RESET, MAIL = map(int, Verb)
 
 
 class Worker:
-    """One worker, from its first resource to its last env closed."""
+    """One worker, from its first resource to its last env closed.
+
+    Attributes:
+        has_built: Whether any worker of this process has built envs, or has begun to.
+    """
+
+    has_built: ClassVar[bool] = False
 
     def __init__(self, job: Job, lock: Any = None, guard: Guard = no_guard) -> None:
         self.job = job
@@ -114,6 +120,7 @@ class Worker:
             here.context, made = self.context, tried.context
             self.context.resource, self.context.rng = made.resource, made.rng
         factories = list(opened(self.job.factories) or [])
+        Worker.has_built |= bool(factories)
         if first is not None:
             kept, make = [first], factories[0]
             factories[0] = lambda: kept.pop() if kept else make()

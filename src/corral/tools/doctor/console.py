@@ -27,6 +27,8 @@ CONCLUSIONS: dict[Severity, str] = {
     "warning": "It can run in parallel. Check the warnings.",
     "problem": "Not safe to run in parallel yet: fix the problems above first.",
 }
+# In place of the last, where the recommended line has an option against each problem.
+WITH_OPTIONS = "Run it in parallel only with the options below."
 
 console = Console(highlight=False)
 
@@ -61,12 +63,19 @@ def show(report: Report) -> None:
     if report.interrupted:
         console.print("Interrupted: these are the findings so far.", style="yellow")
     colour = MARKS[report.severity][1]
-    console.print(Text(CONCLUSIONS[report.severity], style=f"bold {colour}"))
+    console.print(Text(_conclusion(report), style=f"bold {colour}"))
     if report.recommendation is not None:
         console.print(Text(report.recommendation.sentence))
         console.print()
         for line in report.recommendation.code.splitlines():
             console.print(Text(f"    {line}"), soft_wrap=True)  # whole, to be copied
+
+
+def _conclusion(report: Report) -> str:
+    mended = report.problems and all(one.options for one in report.problems)
+    if mended and report.recommendation is not None:
+        return WITH_OPTIONS
+    return CONCLUSIONS[report.severity]
 
 
 def _text(finding: Finding, colour: str) -> Group:

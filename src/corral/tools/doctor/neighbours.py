@@ -29,12 +29,25 @@ from numpy.typing import NDArray
 from corral.engine.parallel_map import map as run_in_workers
 from corral.engine.worker.isolation_probe import rounds
 from corral.errors import EpisodeRecord, Fault
-from corral.tools.doctor.rerun import At, SavedEnv, episode_of, failing_of, inside
+from corral.tools.doctor.rerun import (
+    At,
+    SavedEnv,
+    episode_of,
+    failing_of,
+    inside,
+    was_in_program,
+    what_carries,
+)
 from corral.tools.output_file import write_output_to
 
 # Processes of each kind.
 RUNS = 3
 FAILS_ALONE = "It fails alone too: the other envs of its process are not the reason."
+CARRIED = (
+    "Whether other envs are the reason is not known: its {0} is defined in a script or "
+    "notebook, and was saved with what they may have left in it. Move the {0} to a "
+    "module to find out."
+)
 # Times that the slot's resets and steps are repeated where it is alone.
 REPEATS = 3
 
@@ -46,43 +59,55 @@ class NeighbourCheck:
     Attributes:
         alone: Of `RUNS` processes that it had to itself.
         beside: Of `RUNS` processes that it shared, by the slot beside it.
+        carried: What was saved with what others may have left in it, its "class" or
+            its "factory"; "" if nothing was.
         late: How many of all these processes took too long; what they would have done
             is not known.
-        carries_state: Whether its class came by value, with what others may have left
-            in it.
+        in_program: Whether the envs ran in the caller's process, or may have.
     """
 
     alone: int
     beside: dict[int, int]
-    carries_state: bool = False
+    carried: str = ""
     late: int = 0
+    in_program: bool = False
 
     @property
     def interferes(self) -> bool | None:
         """Whether a neighbour is why it failed; None: not known."""
         if self.alone:
-            return None if self.carries_state else False
+            return None if self.carried else False
         return True if RUNS in self.beside.values() and not self.late else None
 
     def __str__(self) -> str:
         if self.interferes:
             other = next(slot for slot, failed in self.beside.items() if failed == RUNS)
+            backend = 'backend="process", ' if self.in_program else ""
             return (
                 f"It works alone in {RUNS} of {RUNS} processes, and fails beside slot "
                 f"{other} in {RUNS} of {RUNS}. They interfere with each other: "
-                'isolation="slot" gives each slot its own process.'
+                f'{backend}isolation="slot" gives each slot its own process.'
             )
         if self.interferes is False:
             return FAILS_ALONE
+        processes = RUNS * (1 + len(self.beside))
+        if not self.alone and not self.late and not any(self.beside.values()):
+            return (
+                f"It did not fail again in any of {processes} runs, alone or beside "
+                "one other env: it may fail at random, or depend on time, on something "
+                "outside of it, on an earlier episode or on several envs at once."
+            )
         beside = ", ".join(
             f"{failed} of {RUNS} beside slot {slot}"
             for slot, failed in self.beside.items()
         )
-        late = f"{self.late} of them took too long: allow more with timeout="
+        late = f"{self.late} of the {processes} processes took too long; allow more "
+        verdict = "Whether the other envs of its process are the reason is not known."
+        if self.alone and self.carried:
+            verdict = CARRIED.format(self.carried)
         return (
             f"It failed in {self.alone} of {RUNS} processes alone, {beside}. "
-            f"{f'{late}. ' if self.late else ''}"
-            "Whether the other envs of its process are the reason is not known."
+            f"{f'{late}with timeout=. ' if self.late else ''}{verdict}"
         )
 
 
@@ -127,8 +152,9 @@ def check_neighbours(
     return NeighbourCheck(
         alone,
         dict(zip(slots, beside, strict=True)),
-        episode.kit.functions.has_code,
+        what_carries(fault),
         sum(isinstance(one, Fault) and one.kind == "hung" for one in answers),
+        was_in_program(fault),
     )
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import faulthandler
 import os
 import pdb
+import shlex
 import tempfile
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -22,21 +23,45 @@ from typing import Any
 from numpy.typing import NDArray
 
 from corral.engine.faults.fault_file import load
-from corral.engine.faults.report import error_for, where
+from corral.engine.faults.report import error_for, message_for, where
 from corral.engine.keywords import check_choice, checked_keywords
 from corral.engine.parallel_map import map as run_in_worker
-from corral.engine.worker.letters import describe, for_travel
-from corral.errors import Fault, OptionError, OrderError, WorkerDied
-from corral.tools.doctor.neighbours import FAILS_ALONE, NeighbourCheck, check_neighbours
-from corral.tools.doctor.rerun import At, Rerun, episode_of, failing_of
+from corral.engine.worker.letters import describe, for_travel, users_part
+from corral.errors import (
+    CorralError,
+    Fault,
+    OptionError,
+    OrderError,
+    WorkerDied,
+    WorkerHung,
+)
+from corral.tools.doctor.neighbours import (
+    CARRIED,
+    FAILS_ALONE,
+    NeighbourCheck,
+    check_neighbours,
+)
+from corral.tools.doctor.rerun import (
+    At,
+    Rerun,
+    came_by_value,
+    episode_of,
+    failing_of,
+    what_carries,
+)
 
 # Kinds of faults that end the process, which then is one of its own.
 FATAL = ("died", "hung")
 # Seconds allowed for what failed, in a process of its own, without another limit.
 REPLAY_TIMEOUT_SECONDS = 60.0
 SAME_PROGRAM = (
-    "This program has run the other envs too, so it cannot tell whether they are the "
-    "reason. In a terminal it can be told: corral replay FILE"
+    "This program has run other envs too, so this does not show whether they are the "
+    "reason. To find out, run: corral replay {}"
+)
+UNLESS_BUILT = (
+    "It fails alone too: the other envs of its process are not the reason, unless the "
+    "program that saved this had built such an env itself (its class is defined in a "
+    "script or notebook)."
 )
 
 
@@ -52,9 +77,10 @@ class Replay:
         step: The step of the episode that it came to, counted from 1.
         error: What went wrong this time.
         notes: Why it may have gone another way.
-        neighbours: Whether another env of its process is why; None if that was not
-            tried.
+        neighbours: How it went alone and beside other envs of its process; None if that
+            was not tried.
         rerun: The episode itself; None where it was run in a process of its own.
+        path: Where the fault was saved; "FILE" if that is not known.
     """
 
     fault: Fault
@@ -65,6 +91,14 @@ class Replay:
     notes: tuple[str, ...]
     neighbours: NeighbourCheck | None = None
     rerun: Rerun | None = None
+    path: str = "FILE"
+
+    @property
+    def interferes(self) -> bool | None:
+        """Whether another env of its process is why it failed; None: not known."""
+        if self.neighbours is not None:
+            return self.neighbours.interferes
+        return False if self.reproduced and not self._reservation else None
 
     @property
     def env(self) -> Any:
@@ -83,9 +117,18 @@ class Replay:
         return episode.actions[-1] if episode is not None and episode.actions else None
 
     @property
-    def _in_its_process(self) -> bool:
-        """Whether it ran where the fault had happened, beside what others had left."""
-        return self.rerun is not None and self.fault.pid == os.getpid()
+    def _reservation(self) -> str:
+        """Why other envs may be the reason though it failed alone; "" if they are not.
+
+        They may have left something: in a class of a script, which was saved with that,
+        or in this process.
+        """
+        if not self.fault.company and episode_of(self.fault).asked is None:
+            return ""
+        if carried := what_carries(self.fault):
+            return CARRIED.format(carried)
+        after_others = self.rerun is not None and self.rerun.after_others
+        return SAME_PROGRAM.format(shlex.quote(self.path)) if after_others else ""
 
     def go_on(self) -> None:
         """After up_to="before": do what failed; what the env raises comes out."""
@@ -110,23 +153,29 @@ class Replay:
             how = f"stopped after {came}, before what failed"
         elif self.error is None:
             how = f"not reproduced: nothing went wrong up to {came}"
+        elif self.reproduced:
+            how = f"reproduced in {came}: {self._said(self.error)}"
         else:
-            raised = f"{type(self.error).__qualname__}: {self.error}"
-            how = f"not reproduced: in {came} it was {raised}"
-            if self.reproduced:
-                how = f"reproduced in {came}: {raised}"
-        place = where(replace(self.fault, pid=None))  # its process is gone
+            how = f"not reproduced: in {came} it was {self._said(self.error)}"
+        place = where(replace(self.fault, pid=None))  # which is of another run
         lines = [f"{place}: {how}", *(f"Note: {n}." for n in self.notes)]
         if self.neighbours is not None:
             lines.append(str(self.neighbours))
-        elif (
-            self.reproduced
-            and self.fault.company
-            # Else its class came by value, with what others may have left in it.
-            and not episode_of(self.fault).kit.functions.has_code
-        ):
-            lines.append(SAME_PROGRAM if self._in_its_process else FAILS_ALONE)
+        elif self.reproduced and self.fault.company:
+            by_value = came_by_value(self.fault) == "class"
+            alone = UNLESS_BUILT if by_value else FAILS_ALONE
+            lines.append(self._reservation or alone)
         return "\n".join(lines)
+
+    def _said(self, error: BaseException) -> str:
+        """What went wrong this time, without the slot and the episode."""
+        found = error.fault if isinstance(error, CorralError) else None
+        if found is None or self.rerun is not None:
+            return f"{type(error).__qualname__}: {error}".rstrip(": ")
+        if found.error_type is not None:
+            return f"{found.error_type}: {found.error_text}".rstrip(": ")
+        less = replace(found, seed=None, step=None)
+        return message_for(less, None).removeprefix(f"{where(less)}: ")
 
 
 @checked_keywords()
@@ -158,13 +207,14 @@ def replay(
         trust: open the file even if another user signed it. That runs code from it.
 
     Returns:
-        The result; `.error` is what was raised, with its traceback. If the env shared
-        its process and does not fail alone, `.neighbours` says whether another env is
-        the reason; that takes nine processes and some seconds. Close the result, or use
-        it in a `with`: its env is open, if it ran in this process.
+        The result; `.error` is what was raised, with its traceback, and `.interferes`
+        says whether another env of its process is the reason. If the env shared its
+        process and does not fail alone, finding that out takes nine processes and some
+        seconds. Close the result, or use it in a `with`: its env is open, if it ran in
+        this process.
     """
-    fault = load(path, trust)
-    replayed = replay_fault(fault, up_to, backend, timeout, shared, debugger)
+    fault, saved = load(path, trust), os.fsdecode(path)
+    replayed = replay_fault(fault, up_to, backend, timeout, shared, debugger, saved)
     error = replayed.error
     if error is not None and raise_error:
         replayed.close()
@@ -179,6 +229,7 @@ def replay_fault(
     timeout: float | None = None,
     shared: dict[str, NDArray[Any]] | None = None,
     debugger: bool = False,
+    path: str = "FILE",
 ) -> Replay:
     """The same for a fault that is loaded already."""
     check_choice("up_to", up_to, ("failing", "before"))
@@ -194,6 +245,7 @@ def replay_fault(
         replayed = _here(fault, up_to, shared)
     else:
         replayed = _elsewhere(fault, up_to, debugger, timeout, shared)
+    replayed.path = path
     if fault.company and replayed.reproduced is False:
         limit = timeout or REPLAY_TIMEOUT_SECONDS
         replayed.neighbours = check_neighbours(fault, shared, limit)
@@ -237,7 +289,7 @@ def _here(fault: Fault, up_to: str, shared: dict[str, NDArray[Any]] | None) -> R
         if up_to == "failing":
             rerun.go_on()
     except BaseException as raised:
-        error = raised
+        error = raised.with_traceback(users_part(raised))
     reproduced: bool | None = None
     if up_to == "failing" or error is not None:
         raised_alike = type(error).__qualname__ == fault.error_type
@@ -245,7 +297,7 @@ def _here(fault: Fault, up_to: str, shared: dict[str, NDArray[Any]] | None) -> R
     replayed = Replay(
         fault, reproduced, *rerun.at, error=error, notes=_notes(fault), rerun=rerun
     )
-    if isinstance(error, KeyboardInterrupt):
+    if isinstance(error, KeyboardInterrupt) and not reproduced:  # Ctrl-C
         replayed.close()
         raise error
     return replayed
@@ -273,16 +325,24 @@ def _elsewhere(
     limit = timeout or fault.limit or REPLAY_TIMEOUT_SECONDS
     with tempfile.TemporaryDirectory() as folder:
         try:
-            task = (fault, shared, limit, Path(folder))
-            found, at = run_in_worker(_run, [task], workers=1)[0]
-        except WorkerDied as died:
+            # An item for each command, so that each has a limit; the parent holds it,
+            # whatever the env does to the timers of its process.
+            commands = [None] * (len(episode_of(fault).actions) + 3)
+            answers = run_in_worker(
+                _run,
+                [(fault, shared, limit, Path(folder)), *commands],
+                workers=1,
+                item_timeout=max(limit, REPLAY_TIMEOUT_SECONDS),
+            )
+            found, at = next(filter(None, answers))
+        except (WorkerDied, WorkerHung) as ended:
             at = _at(Path(folder, DIARY))
-            found = _ended(died.fault, at, Path(folder), limit)
+            found = _ended(ended.fault, at, Path(folder), limit)
     error = None
     if found is not None:
         found = replace(found, slot=fault.slot, seed=fault.seed)
         error = error_for(found, None)
-    same = ("kind", "error_type", "signal_name", "exit_code")
+    same = ("error_type", "signal_name", "exit_code")
     reproduced = at == failing_of(fault) and all(
         found is not None and getattr(found, name) == getattr(fault, name)
         for name in same
@@ -293,6 +353,8 @@ def _elsewhere(
 def _ended(fault: Fault, at: At, folder: Path, limit: float) -> Fault:
     """The fault of a process that ended; if it was late, one of an env that hung."""
     found = replace(fault, item=None, worker=None, command=at[0], step=at[1])
+    if fault.kind == "hung":
+        return found
     late = _read(folder / LATE)
     if found.exit_code != 1 or not late:
         return replace(found, stack=_read(folder / CRASH))
@@ -306,26 +368,73 @@ def _ended(fault: Fault, at: At, folder: Path, limit: float) -> Fault:
     )
 
 
-def _run(
-    task: tuple[Fault, dict[str, NDArray[Any]] | None, float, Path],
-) -> tuple[Fault | None, At]:
-    """The body of the other process, which notes what it is about to do."""
-    fault, shared, limit, folder = task
-    diary = folder / DIARY
-    with (folder / CRASH).open("w") as crash, (folder / LATE).open("w") as late:
-        faulthandler.enable(crash)
-        rerun = Rerun(fault, shared, lambda at: diary.write_text(f"{at[0]} {at[1]}"))
+# What went wrong, if anything did, and where it ended.
+Ending = tuple[Fault | None, At]
+
+
+class _Elsewhere:
+    """The episode in the other process, which notes what it is about to do.
+
+    Args:
+        limit: seconds for the command that failed.
+        folder: for the files named above.
+    """
+
+    def __init__(
+        self,
+        fault: Fault,
+        shared: dict[str, NDArray[Any]] | None,
+        limit: float,
+        folder: Path,
+    ) -> None:
+        self._limit, self._folder = limit, folder
+        self._crash = (folder / CRASH).open("w")
+        diary = folder / DIARY
+        self._rerun = Rerun(
+            fault, shared, lambda at: diary.write_text(f"{at[0]} {at[1]}")
+        )
+        self._over = False
+
+    def go_on(self) -> Ending | None:
+        """Do the next command; how it all ended, if that was the last."""
+        if self._over:
+            return None
+        faulthandler.enable(self._crash)  # the env may have named another file
+        rerun = self._rerun
         try:
-            rerun.bring()
-            faulthandler.dump_traceback_later(limit, exit=True, file=late)
-            rerun.go_on()
+            if rerun.advance():
+                return None
+            self._over = True
+            self._fail()
         except BaseException as error:
+            self._over = True
             found = describe(error, rerun.at[0], None, 0, step=rerun.at[1])
             return for_travel(found), rerun.at
-        finally:
-            faulthandler.cancel_dump_traceback_later()
-            faulthandler.enable()
-    return None, rerun.at
+        return None, rerun.at
+
+    def _fail(self) -> None:
+        with (self._folder / LATE).open("w") as late:
+            faulthandler.dump_traceback_later(self._limit, exit=True, file=late)
+            try:
+                self._rerun.go_on()
+            finally:
+                faulthandler.cancel_dump_traceback_later()
+
+
+# In the other process.
+_elsewhere_now: _Elsewhere | None = None
+
+
+def _run(
+    first: tuple[Fault, dict[str, NDArray[Any]] | None, float, Path] | None,
+) -> Ending | None:
+    """The body of the other process: open the episode first, then do its commands."""
+    global _elsewhere_now
+    if first is not None:
+        _elsewhere_now = _Elsewhere(*first)
+        return None
+    assert _elsewhere_now is not None
+    return _elsewhere_now.go_on()
 
 
 def _at(diary: Path) -> At:

@@ -111,6 +111,9 @@ class Rerun(SavedEnv):
         fault: what was saved.
         shared: arrays that were too big to be saved.
         note: called with every command that is about to be done.
+
+    Attributes:
+        after_others: Whether envs were built in this process before.
     """
 
     def __init__(
@@ -121,6 +124,7 @@ class Rerun(SavedEnv):
     ) -> None:
         episode = episode_of(fault)
         super().__init__(episode.kit.open(shared), episode, note)
+        self.after_others = Worker.has_built
         last = failing_of(fault)[0]
         steps = [partial(self.step, action) for action in episode.actions]
         commands: list[Callable[[], None]] = [self.build, self.reset, *steps]
@@ -132,9 +136,16 @@ class Rerun(SavedEnv):
 
     def bring(self) -> None:
         """Do all that came before the command that failed."""
+        while self.advance():
+            pass
+
+    def advance(self) -> bool:
+        """Do one command before the one that failed; False if there is none left."""
+        if not self._before:
+            return False
         with inside(self._worker):
-            while self._before:
-                self._before.pop(0)()
+            self._before.pop(0)()
+        return True
 
     def go_on(self) -> None:
         """Do what failed; what the env raises is raised here."""
@@ -170,6 +181,25 @@ def failing_of(fault: Fault) -> At:
     # Of a worker that ended before it was ready no more is known than that.
     command = "construct" if fault.command == "start" else fault.command
     return command, fault.step or 0
+
+
+def was_in_program(fault: Fault) -> bool:
+    """Whether it happened in the process that saved it (serial, thread), or may have.
+
+    Of files of earlier versions that is not known.
+    """
+    return episode_of(fault).kit.packed_in in (None, fault.pid)
+
+
+def came_by_value(fault: Fault) -> str:
+    """What was saved as it was then, not by its name: its "class", "factory" or ""."""
+    functions = episode_of(fault).kit.functions
+    return "class" if functions.has_class else "factory" if functions.has_code else ""
+
+
+def what_carries(fault: Fault) -> str:
+    """The same, if what other envs of its process left in it was saved as well."""
+    return came_by_value(fault) if was_in_program(fault) else ""
 
 
 def episode_of(fault: Fault) -> EpisodeRecord:

@@ -24,6 +24,7 @@ from corral.core import Factory
 from corral.engine.adapters.env_names import make_registered
 from corral.engine.adapters.isolation import edition_of, subject_of
 from corral.engine.adapters.task_delivery import TaskBy, method_of, way_for
+from corral.engine.faults.code_location import location_of_fault
 from corral.engine.faults.report import error_for
 from corral.engine.parallel_map import map as run_in_workers
 from corral.engine.worker import serialization
@@ -237,11 +238,15 @@ def _with_output(answer: Any, path: str) -> Any:
 
 
 def brief(fault: Fault) -> str:
-    """What went wrong, in a line."""
+    """What went wrong, in a line; of a crash or a hang, also where."""
+    crashed = fault.kind == "died" and "Current thread" in fault.output
+    place = location_of_fault(fault) if crashed or fault.stack else None
     if fault.kind == "died":
         how = fault.signal_name or f"exit code {fault.exit_code}"
-        return f"the env ended its process ({how})"
+        ended = f"the env ended its process ({how})"
+        return ended if place is None else f"{ended} in {place}"
     if fault.kind == "hung":
-        return f"the env did not return within {fault.limit or 0:g} s"
+        late = f"the env did not return within {fault.limit or 0:g} s"
+        return late if place is None else f"{late}; it was in {place}"
     text = (fault.error_text or "").strip().splitlines()
     return f"{fault.error_type}: {text[0] if text else ''}".rstrip(": ")

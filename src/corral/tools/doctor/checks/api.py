@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from corral.engine.faults.code_location import location_of_fault
 from corral.engine.worker import serialization
 from corral.engine.worker.seeds import episode_seed
 from corral.engine.worker.step_results import as_reward
@@ -164,7 +165,8 @@ def check_api(subject: Subject) -> Iterator[Finding]:
             raise
         plain = isinstance(error, FaultError)  # others say what to do
         remedy = _remedy(subject, error.fault) if plain else ""
-        yield problem(brief(error.fault), remedy)
+        data = {"kind": error.fault.kind, "error": str(error)}
+        yield problem(brief(error.fault), remedy, data=data)
         return
     yield from found
     checked = _of_checker(subject)
@@ -177,12 +179,13 @@ def _remedy(subject: Subject, fault: Fault) -> str:
     if asked:
         return f"the env may need a display: try {asked}"
     advice = "make it run in a plain loop first"
-    places = re.findall(r"^\s*(File .*)", fault.traceback or fault.output, re.M)
-    if fault.traceback and places:
-        return f"{advice}; raised in {places[-1]}"
-    # Of a crash, where it was: what comes after that is about the interpreter.
-    said = [*places, *fault.output.strip().splitlines()[-1:]]
-    return f"{advice}; its last output: {said[0]:.160}" if said else advice
+    place = location_of_fault(fault) if fault.traceback else None
+    if place is not None:
+        return f"{advice}; raised in {place}"
+    said = fault.output.strip().splitlines()
+    if not said or "Current thread" in fault.output:  # the finding says where
+        return advice
+    return f"{advice}; its last output: {said[-1]:.160}"
 
 
 # Gymnasium's `check_env` and PettingZoo's API tests -----------------------------------
