@@ -6,10 +6,12 @@ import gc
 import os
 import signal
 import subprocess
+import sys
 import time
 import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import psutil
@@ -19,6 +21,7 @@ from prepared_workers import NO_MARK, TEMPLATE_PIDS
 import corral
 
 SOURCE = Path(corral.__file__).parents[1]
+PACKAGE = os.path.dirname(corral.__file__)
 
 ENV = """
 import gymnasium as gym, numpy as np, os, sys, time
@@ -57,6 +60,36 @@ def wait_until(condition: Callable[[], object], seconds: float = 20.0) -> None:
     while not condition():
         assert time.monotonic() < deadline, f"did not happen within {seconds} s"
         time.sleep(0.005)
+
+
+def ctrl_c() -> None:
+    """What Python's own handler of SIGINT does."""
+    raise KeyboardInterrupt
+
+
+def at_moment(
+    moment: int, operation: Callable[[], object], handler: Callable[[], object] = ctrl_c
+) -> bool:
+    """Run an operation, and a handler at its n-th moment; False if it has fewer.
+
+    A moment is one at which Python may run a signal handler: the beginning of one of
+    Corral's functions, its end, or the return of a C function that it has called.
+    """
+    count = 0
+
+    def watch(frame: FrameType, event: str, _: object) -> None:
+        nonlocal count
+        if event != "c_call" and frame.f_code.co_filename.startswith(PACKAGE):
+            count += 1
+            if count == moment:
+                handler()
+
+    sys.setprofile(watch)
+    try:
+        operation()
+    finally:
+        sys.setprofile(None)
+    return count >= moment
 
 
 def environment(mark: str = NO_MARK) -> dict[str, str]:

@@ -8,28 +8,26 @@ moments that matter.
 from __future__ import annotations
 
 import gc
-import os
-import sys
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from types import FrameType
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
 import pytest
 from faults.talking_env import Talker
+from running import at_moment
 
 import corral
 from corral.engine.executors.serial import SerialExecutor
 from corral.engine.executors.signalled import SignalledExecutor
 from corral.engine.map_run import MapRun
 from corral.engine.pool.sites import Sites
+from corral.engine.transport import doorbell
 from corral.engine.worker.context import here
 from corral.errors import ClosedError, CorralError, EnvError, OrderError
 from corral.rollouts import workers_filling
 
-CORRAL = os.path.dirname(corral.__file__)
 BACKENDS = ("serial", "thread", "process")
 WORKERS = ("thread", "process")
 SLOTS = 4
@@ -164,23 +162,10 @@ def trial_of(operation: str, backend: str) -> Trial:
 
 def interrupted_at(moment: int, operation: Callable[[], object]) -> bool:
     """Ctrl-C at the n-th moment of an operation; False if it has fewer."""
-    count = 0
-
-    def watch(frame: FrameType, event: str, _: object) -> None:
-        nonlocal count
-        if event != "c_call" and frame.f_code.co_filename.startswith(CORRAL):
-            count += 1
-            if count == moment:
-                raise KeyboardInterrupt
-
-    sys.setprofile(watch)
     try:
-        operation()
+        return at_moment(moment, operation)
     except KeyboardInterrupt:
-        pass
-    finally:
-        sys.setprofile(None)
-    return count >= moment
+        return True
 
 
 # Python prints what is raised while an object is destroyed, and goes on.
@@ -211,6 +196,31 @@ def test_what_follows_is_right_or_a_clear_error(
                 owner, run, check = trial_of(operation, backend)
     finally:
         owner.close()
+    assert moment > 100
+
+
+@pytest.mark.parametrize("kind", ["futex", "event"])
+@pytest.mark.parametrize("backend", WORKERS)
+@pytest.mark.parametrize("operation", ["call", "step", "reset", "first ready", "map"])
+@pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_operation_in_which_a_handler_closes_raises_closed_error(
+    operation: str,
+    backend: str,
+    kind: doorbell.Kind,
+    every: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if kind == "futex" and not doorbell.HAS_FUTEX:
+        pytest.skip("the C extension is not built")
+    monkeypatch.setattr(doorbell, "KIND", kind)
+    stride = 1 if every else {"process": 97}.get(backend, 5)
+    moment, more = 1, True
+    while more:
+        owner, run, _ = trial_of(operation, backend)
+        with suppress(ClosedError):
+            more = at_moment(moment, run, owner.close)
+        owner.close()
+        moment += stride
     assert moment > 100
 
 

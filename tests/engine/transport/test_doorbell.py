@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from running import open_descriptors
+from running import at_moment, open_descriptors
 
 from corral.engine.transport import doorbell
 from corral.engine.transport.block import Block
@@ -258,6 +260,84 @@ def test_announcement_is_a_ring_that_the_flush_shows(hung: Hung) -> None:
     hung.bell.flush()
     assert hung.bell.wait(1, 0.0)
     assert not hung.bell.wait(2, 0.0)
+
+
+def test_ctrl_c_neither_loses_nor_doubles_a_ring(hung: Hung) -> None:
+    moment, more = 0, True
+    while more:
+        moment += 1
+        hung.bell.announce()
+        with suppress(KeyboardInterrupt):
+            more = at_moment(moment, hung.bell.flush)
+        hung.bell.flush()
+        assert hung.bell.wait(moment, 0.0)
+        assert hung.bell.count == moment
+
+
+def test_ctrl_c_in_a_wait_loses_no_ring(hung: Hung) -> None:
+    moment, more = 0, True
+    while more:
+        moment += 1
+        hung.bell.ring()
+        hung.bell.flush()
+        with suppress(KeyboardInterrupt):
+            more = at_moment(moment, lambda: hung.bell.wait(moment, 1.0))  # noqa: B023
+        assert hung.bell.wait(moment, 0.0)
+        assert hung.bell.count == moment
+
+
+def test_ctrl_c_before_a_full_pipe_neither_loses_nor_doubles_a_ring(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delattr(os, "eventfd", raising=False)
+    moment, more = 0, True
+    while more:
+        moment += 1
+        hung = Hung("event")
+        rings = 1
+        with suppress(BlockingIOError):
+            while os.write(hung.descriptors()[1], (1).to_bytes(8, sys.byteorder)):
+                rings += 1
+        hung.bell.announce()
+        with suppress(KeyboardInterrupt):
+            more = at_moment(moment, hung.bell.flush)
+        hung.bell.flush()
+        assert hung.bell.wait(rings, 0.0)
+        assert hung.bell.count == rings
+        hung.close()
+    assert moment > 10
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_signal_handler_may_close_inside_a_flush(hung: Hung, elsewhere: bool) -> None:
+    def close_and_ring() -> None:
+        ringer.announce()
+        ringer.flush()
+        if elsewhere:  # as the ending of processes does, which must not be interrupted
+            closing = threading.Thread(target=ringer.close)
+            closing.start()
+            closing.join()
+        else:
+            ringer.close()
+
+    def ring(moment: int) -> None:
+        ringer.ring()
+        with suppress(ValueError):
+            answers.append(at_moment(moment, ringer.flush, close_and_ring))
+
+    rings, answers = 0, [True]
+    while answers[-1]:
+        held = hung.bell.descriptor
+        descriptor = None if held is None else os.dup(held)
+        ringer = doorbell.attach(hung.block.memory, 0, descriptor, hung.kind)
+        ringing = threading.Thread(target=ring, args=(len(answers),), daemon=True)
+        ringing.start()
+        ringing.join(10)
+        assert not ringing.is_alive()
+        rings += 2 if answers[-1] else 1
+        ringer.close()
+        assert hung.bell.wait(rings, 0.0)
+        assert hung.bell.count == rings
 
 
 def test_closed_bell_refuses_to_ring_or_count(hung: Hung) -> None:

@@ -9,8 +9,10 @@ import socket
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 import pytest
+from running import at_moment
 
 from corral.engine.transport.mailbox import LocalMailbox, Mailbox, MailboxClosed
 
@@ -207,6 +209,27 @@ def test_thread_that_waits_is_told_when_another_hangs_up(pair: Pair) -> None:
     ours.hang_up()
     waiting.join(10)
     assert len(raised) == 1
+
+
+@pytest.mark.parametrize("name", ["post", "fetch"])
+def test_end_that_a_signal_handler_closes_says_so(name: str) -> None:
+    def handler() -> None:
+        ours.post("closing", 0.0)
+        ours.close()
+
+    def operation() -> None:
+        ours.post("one", 1.0) if name == "post" else ours.fetch(0.01)
+
+    moment, more = 0, True
+    while more:
+        moment += 1
+        ours, theirs = (Mailbox(end) for end in Mailbox.pair())
+        with suppress(MailboxClosed, TimeoutError):
+            more = at_moment(moment, operation, handler)
+        ours.close()
+        theirs.close()
+        more &= moment < 100  # a fetch always ends with an error
+    assert moment > 10
 
 
 def test_last_message_of_a_killed_worker_can_be_fetched(

@@ -310,7 +310,11 @@ class ProcessExecutor(SignalledExecutor):
         self._links[worker].close()
         self._forget(worker)
         self._generations[worker] += 1
-        ring_for_lost_rings(self._bell, self.control.done)
+        try:
+            ring_for_lost_rings(self._bell, self.control.done)
+        except ValueError as error:
+            self._raise_if_closed(error)
+            raise
         messages = (
             spawn.setup_message(self.control.plan),
             self._pack(commands.BuildShard(self._job(worker))),

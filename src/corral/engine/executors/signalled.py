@@ -159,8 +159,9 @@ class SignalledExecutor(Executor):
                 link.bell.announce()
             for link in present:
                 link.bell.flush()
-        except BaseException:
+        except BaseException as error:
             self._interrupted = True
+            self._raise_if_closed(error)
             raise
 
     def send(self, slots: NDArray[np.intp], verb: Verb, mode: int) -> None:
@@ -176,8 +177,9 @@ class SignalledExecutor(Executor):
                 self._announce(link, by_worker[link.worker])
             for link in rung:
                 link.bell.flush()
-        except BaseException:
+        except BaseException as error:
             self._interrupted = True
+            self._raise_if_closed(error)
             raise
 
     def _announce(self, link: WorkerLink, entries: list[int]) -> None:
@@ -237,6 +239,7 @@ class SignalledExecutor(Executor):
         except BaseException as error:
             # With a FaultError, the worker has ended, and the message with it.
             self._interrupted |= not isinstance(error, FaultError)
+            self._raise_if_closed(error)
             raise
 
     @staticmethod
@@ -286,12 +289,16 @@ class SignalledExecutor(Executor):
             if timeout is not None:
                 left = deadline - time.monotonic()
                 seconds = max(0.0, min(piece, left))
-            rung = bell.wait(target, seconds, spin)
+            try:
+                rung = bell.wait(target, seconds, spin)
+            except ValueError as error:
+                self._raise_if_closed(error)
+                raise
             if is_done():
                 break
             self.check_workers()
             if rung:  # more rings than results: wait for the next
-                target = bell.count + 1 & WORD_MASK
+                target = self.rings() + 1 & WORD_MASK
                 if is_done():  # after counting, so that what comes later rings later
                     break
             else:
@@ -314,7 +321,11 @@ class SignalledExecutor(Executor):
 
     def rings(self) -> int:
         """How often the parent's bell has rung."""
-        return self._bell.count
+        try:
+            return self._bell.count
+        except ValueError as error:
+            self._raise_if_closed(error)
+            raise
 
     def _collect(self) -> bool:
         """Fetch as many messages as the workers have announced; False if none."""
@@ -393,7 +404,7 @@ class SignalledExecutor(Executor):
             if self._closed:  # by a signal handler, or by what makes the items of a map
                 raise ClosedError(CLOSED_MEANWHILE)
             # Answers decide, and rings only wake the parent: some may be lost.
-            rings = self._bell.count
+            rings = self.rings()
             self._collect()
             # Workers that answer quickly must not hide one that died.
             now = time.monotonic()
@@ -405,7 +416,11 @@ class SignalledExecutor(Executor):
                 if self._helpers is not None and self._helpers.timed:
                     self._helpers.after_batch()
                 return answers
-            self._bell.wait(rings + 1 & WORD_MASK, HEALTH_CHECK_SECONDS, self._spin)
+            try:
+                self._bell.wait(rings + 1 & WORD_MASK, HEALTH_CHECK_SECONDS, self._spin)
+            except ValueError as error:
+                self._raise_if_closed(error)
+                raise
 
     def answered(self, workers: Collection[int]) -> dict[int, Reply]:
         """The answers that are here."""
@@ -492,10 +507,20 @@ class SignalledExecutor(Executor):
         if self._closed:
             raise ClosedError(CLOSED_MEANWHILE)
         link.fault = link.fault or self._fault_if_dead(link)
+        if self._closed:  # a signal handler did so meanwhile, and workers ended
+            raise ClosedError(CLOSED_MEANWHILE)
         if link.fault is not None:
             raise error_for(link.fault)
         if self._interrupted:
             raise ClosedError(INTERRUPTED)
+
+    def _raise_if_closed(self, error: BaseException) -> None:
+        """Raise a ClosedError in place of what a bell raises that was just closed.
+
+        A signal handler may close the pool or crew at any moment.
+        """
+        if self._closed and isinstance(error, ValueError):
+            raise ClosedError(CLOSED_MEANWHILE) from error
 
     def check_workers(self) -> None:
         """Raise if a worker has died or is late; install replacements."""

@@ -19,13 +19,15 @@ Guarantees:
     - Ctrl-C interrupts a wait. No single sleep is longer than a quarter second, so a
       ringer killed between its two steps, or a lifeline cut, is noticed by then.
     - Ringing never blocks.
+    - A signal handler may raise, ring or close the bell inside any of these methods:
+      each ring still counts once. What is called on a closed bell then, or goes on
+      there, may raise a ValueError.
 Assumes:
     - One waiter per bell, any number of ringers, in any processes and threads.
     - All use the same kind. The line is zeroed before the first of them attaches.
     - Targets stay within 2**31 of the count.
-    - Event twin only: a KeyboardInterrupt in the few bytecodes between reading the
-      rings and adding them up loses them; and so does the end of a ringer that has just
-      made room in a full pipe. The C twin has no such window.
+    - Event twin only, without eventfds: the death of a ringer that has just made room
+      in a full pipe loses those rings.
 """
 
 from __future__ import annotations
@@ -33,10 +35,12 @@ from __future__ import annotations
 import errno
 import os
 import select
-import struct
 import tempfile
 import threading
 import time
+from array import array
+from collections.abc import Iterator
+from itertools import repeat
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -60,8 +64,11 @@ KIND: Kind = "futex" if HAS_FUTEX and _wanted else "event"
 COUNT, TARGET, SLEEPING, STOPPED, EAGER = range(5)
 
 _LONGEST_SLEEP = 0.25
-# Much more than a waiter finds, and less than a full pipe holds.
-_READ_BYTES = 4096
+# What travels through a descriptor, and how many of them are read at once: much more
+# than a waiter finds, and less than a full pipe holds.
+_NUMBER_BYTES = 8
+_READ_NUMBERS = 512
+_WORD_MASK = 2**32 - 1
 
 
 # Both twins have the same methods, with positional arguments.
@@ -98,6 +105,10 @@ class EventDoorbell:
     just before the waiter sets it, and so hold a ring back from a waiter that goes to
     sleep; that ring is what the next `flush` is for. Looking again would not help the
     waiter, since the ring is in the ringer's memory.
+
+    A signal handler may come after any call. So a number moves between an array and the
+    descriptor within one call, of `next`, and on from there by plain statements; and
+    what a handler finds in the arrays is what there is, whatever it has interrupted.
     """
 
     def __init__(self, memory: memoryview, offset: int, descriptor: int) -> None:
@@ -107,8 +118,24 @@ class EventDoorbell:
         self.descriptor: int | None = descriptor
         self._poll = select.poll()
         self._poll.register(descriptor, select.POLLIN)
-        self._held_back = 0
-        self._lock = threading.Lock()  # ringers may be threads that share this object
+        # One number: the rings that are not shown yet.
+        self._held_back = held_back = array("Q", [0])
+        # What the waiter, and ringers, have read and not added up yet.
+        self._arrived, self._taken_back = array("Q"), array("Q")
+        # The descriptor for what follows; -1 once the bell is closed.
+        self._latest = [descriptor]
+        descriptors = map(self._latest.__getitem__, repeat(0))
+        written = map(os.write, descriptors, repeat(held_back))
+        read = map(os.read, descriptors, repeat(_READ_NUMBERS * _NUMBER_BYTES))
+        cleared = map(held_back.__setitem__, repeat(0), repeat(0))
+        # Each `next` of these is one call: moves what is held back to the descriptor,
+        self._shows = zip(written, cleared, strict=False)
+        # or what is in the descriptor to the end of an array.
+        self._arrivals = map(self._arrived.frombytes, read)
+        self._takings = map(self._taken_back.frombytes, read)
+        # Ringers may be threads that share this object. Entered again by a signal
+        # handler that closes a pool, whatever it has interrupted.
+        self._lock = threading.RLock()
 
     @property
     def count(self) -> int:
@@ -129,9 +156,9 @@ class EventDoorbell:
         An event shows the rings to a waiter that is busy at the next `flush`.
         """
         with self._lock:
-            self._held_back += count
+            self._held_back[0] += count
         wanted = self._words[EAGER]
-        if wanted and 4 * self._held_back >= wanted:
+        if wanted and 4 * self._held_back[0] >= wanted:
             self.flush()
 
     def announce(self) -> None:
@@ -141,7 +168,7 @@ class EventDoorbell:
         is a system call of some µs, and the bells behind it would wait for it.
         """
         with self._lock:
-            self._held_back += 1
+            self._held_back[0] += 1
 
     def wait(
         self, target: int, timeout: float | None = None, spin: float = 0.0, /
@@ -175,55 +202,70 @@ class EventDoorbell:
 
     def flush(self) -> None:
         """Show every ring so far to the waiter."""
+        held_back, taken_back = self._held_back, self._taken_back
         with self._lock:
-            if not self._held_back or self.descriptor is None:
-                return
-            while not self._show():
-                # A full pipe: make one number of many, since there may be no later
-                # flush, and the waiter may look at any time or never.
-                self._held_back += self._take()
-            self._held_back = 0
+            while held_back[0] and self.descriptor is not None:
+                try:
+                    next(self._shows)
+                except BlockingIOError:
+                    # A full pipe: make one number of many, since there may be no later
+                    # flush, and the waiter may look at any time or never.
+                    self._receive(taken_back, self._takings)
+                except OSError as error:
+                    self._raise_unless_closed(error)
+                while taken_back:
+                    held_back[0] += taken_back[-1]
+                    del taken_back[-1]
 
     def close(self) -> None:
-        """Flush, then let go of the memory and the descriptor; idempotent."""
-        self.flush()
-        descriptor, self.descriptor = self.descriptor, None
+        """Flush, then let go of the memory and the descriptor; idempotent.
+
+        A thread may close for one that waits for it inside `flush`, in a signal handler
+        there. That one has the lock then, and the rest is its own to flush.
+        """
+        if self._lock.acquire(blocking=False):
+            try:
+                self.flush()
+            finally:
+                self._lock.release()
+        descriptor, self.descriptor, self._latest[0] = self.descriptor, None, -1
         if descriptor is not None:
-            self._words.release()
-            os.close(descriptor)
+            try:
+                os.close(descriptor)
+            finally:
+                self._words.release()
 
     def _collect_and_reach(self, target: int) -> bool:
         """Add up what arrived, then look."""
-        if not (rings := self._take()):
-            return False
-        self._words[COUNT] = (self._words[COUNT] + rings) % 2**32
+        arrived, words = self._arrived, self._words
+        self._receive(arrived, self._arrivals)
+        while arrived:
+            words[COUNT] = words[COUNT] + arrived[-1] & _WORD_MASK
+            del arrived[-1]
         return self._has_reached(target)
 
-    def _show(self) -> bool:
-        """Add what was held back to the descriptor, unless that is full."""
-        assert self.descriptor is not None
-        try:
-            os.write(self.descriptor, struct.pack("=Q", self._held_back))
-        except BlockingIOError:
-            return False
-        return True
-
-    def _take(self) -> int:
-        """The rings in the descriptor, which are no longer there."""
-        assert self.descriptor is not None, "the doorbell is closed"
-        taken: int = 0
-        while True:
+    def _receive(self, numbers: array[int], steps: Iterator[object]) -> None:
+        """Move all that is in the descriptor to the end of an array."""
+        received = _READ_NUMBERS
+        while received == _READ_NUMBERS:
+            before = len(numbers)
             try:
-                rings = os.read(self.descriptor, _READ_BYTES)
+                next(steps)
             except BlockingIOError:
-                return taken
-            if not rings:  # it would look so for ever
+                return
+            except OSError as error:
+                self._raise_unless_closed(error)
+                raise ValueError("the doorbell is closed") from None
+            # An eventfd gives one sum, a pipe every number that was written.
+            received = len(numbers) - before
+            if not received:  # it would look so for ever
                 why = "a doorbell's descriptor is now another file"
                 raise OSError(errno.EBADF, why)
-            # An eventfd gives one sum, a pipe every number that was written.
-            taken += sum(ring for (ring,) in struct.iter_unpack("=Q", rings))
-            if len(rings) < _READ_BYTES:
-                return taken
+
+    def _raise_unless_closed(self, error: OSError) -> None:
+        """Raise an error that does not come from a signal handler's `close`."""
+        if self.descriptor is not None or error.errno != errno.EBADF:
+            raise error
 
     def _has_reached(self, target: int) -> bool:
         return (self._words[COUNT] - target) % 2**32 < 2**31

@@ -184,10 +184,13 @@ class Mailbox:
 
     def _send(self) -> bool:
         """Send some of the outbox; False if the socket takes nothing now."""
+        if not self._outbox:  # a signal handler that closes the pool has sent it
+            return True
         part = self._outbox[0]
         rest = part.rest()
         if not rest:
-            self._outbox.popleft()
+            if self._outbox and self._outbox[0] is part:  # as above
+                del self._outbox[0]
             return True
         try:
             part.moved.extend(map(self._connection.send, (rest,), (_SEND_FLAGS,)))
@@ -230,8 +233,11 @@ class Mailbox:
 
     def _wait(self, events: int, deadline: float) -> bool:
         """Wait until the socket is ready for one of the events; False if it is late."""
+        descriptor = self._connection.fileno()
+        if descriptor < 0:  # closed by a signal handler: look again
+            return True
         poll = select.poll()
-        poll.register(self._connection, events if not self._ended else select.POLLOUT)
+        poll.register(descriptor, events if not self._ended else select.POLLOUT)
         left = deadline - time.monotonic()
         return left > 0 and bool(poll.poll(None if left == math.inf else left * 1000))
 
