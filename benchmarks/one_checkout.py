@@ -161,8 +161,14 @@ class Server:
 def cpu_seconds(children: list[int]) -> float:
     """What this process and its children had of the cores, all threads of them."""
     tasks = (task for pid in children for task in Path(f"/proc/{pid}/task").iterdir())
-    theirs = sum(int((one / "schedstat").read_text().split()[0]) for one in tasks)
-    return time.process_time() + theirs / 1e9
+    return time.process_time() + sum(map(nanoseconds_of, tasks)) / 1e9
+
+
+def nanoseconds_of(task: Path) -> int:
+    try:
+        return int((task / "schedstat").read_text().split()[0])
+    except (FileNotFoundError, ProcessLookupError):  # the thread has ended meanwhile
+        return 0
 
 
 def described(runner: Any) -> dict[str, Any]:
