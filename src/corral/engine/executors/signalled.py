@@ -501,6 +501,8 @@ class SignalledExecutor(Executor):
             raise ClosedError(CLOSED_MEANWHILE)
         link.fault = link.fault or self._fault_if_dead(link)
         if link.fault is not None:
+            if self._closed:  # by a signal handler, which has ended the worker
+                raise ClosedError(CLOSED_MEANWHILE)
             raise error_for(link.fault)
         if self._interrupted:
             raise ClosedError(INTERRUPTED)
