@@ -224,6 +224,20 @@ def test_operation_in_which_a_handler_closes_raises_closed_error(
     assert moment > 100
 
 
+@on_workers
+def test_worker_that_a_handler_ends_during_a_check_has_not_died(pool) -> None:
+    executor = pool._executor
+    find_fault = executor._fault_if_dead
+
+    def close_and_find_fault(link: Any) -> Any:
+        pool.close()
+        return find_fault(link)
+
+    executor._fault_if_dead = close_and_find_fault
+    with pytest.raises(ClosedError, match="while it was waiting"):
+        executor.check_workers()
+
+
 @pytest.mark.parametrize("name", ["_enter", "_leave"])
 @pytest.mark.parametrize("first", [True, False])
 def test_serial_pool_that_was_interrupted_closes_its_envs(name, first) -> None:
