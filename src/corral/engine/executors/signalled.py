@@ -510,8 +510,6 @@ class SignalledExecutor(Executor):
         if self._closed:  # a signal handler did so meanwhile, and workers ended
             raise ClosedError(CLOSED_MEANWHILE)
         if link.fault is not None:
-            if self._closed:  # by a signal handler, which has ended the worker
-                raise ClosedError(CLOSED_MEANWHILE)
             raise error_for(link.fault)
         if self._interrupted:
             raise ClosedError(INTERRUPTED)
