@@ -21,7 +21,6 @@ of all tests with CORRAL_TESTS_FRESH_WORKERS=1.
 from __future__ import annotations
 
 import array
-import ast
 import atexit
 import ctypes
 import fcntl
@@ -205,7 +204,7 @@ class Template:
 
     def _fits(self, path: str, environ: dict[str, str]) -> bool:
         return (
-            self._imports_the_same(ast.literal_eval(path))
+            self._imports_the_same(eval(path))
             and self.was_started_with(environ)
             and self._interpreter() == self._command
             and os.path.exists(".")
